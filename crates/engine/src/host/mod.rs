@@ -1,0 +1,1 @@
+//! Host side: signal handlers and kernel threads of the engine.

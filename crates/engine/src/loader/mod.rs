@@ -1,0 +1,1 @@
+//! Loads a guest as exec would.

@@ -1,0 +1,3 @@
+//! The guest's mappings.
+#[derive(Default)]
+pub struct Memory {}
