@@ -68,8 +68,22 @@ pub enum Exit {
     Fault = 6,
     /// Straight-line code ended where no block may follow yet (single steps); `exit_arg` = guest pc.
     Step = 7,
+    /// A signal arrived just before the guest would have run; nothing ran.
+    Attention = 8,
 }
-pub const EXIT_KINDS: usize = 8;
+pub const EXIT_KINDS: usize = 9;
+
+impl Exit {
+    pub fn from_u32(kind: u32) -> Exit {
+        use Exit::*;
+        [Link, Indirect, Budget, Syscall, Emulate, Stale, Fault, Step, Attention][kind as usize]
+    }
+}
+
+/// Entry points of the exit paths: one for each [`Exit`] up to `Step`, and `BUDGET_RCX`.
+pub const EXIT_ROUTINES: usize = 9;
+/// Like [`Exit::Budget`], where rcx was the scratch register and is in `spill[0]`.
+pub const BUDGET_RCX: usize = 8;
 
 /// A synchronous fault as the kernel reported it, in guest terms once `rip` is recovered.
 #[repr(C)]
@@ -106,13 +120,17 @@ pub struct GsBlock {
     /// Where to resume in the cache.
     pub resume: u64,
     /// Entry points of the exit paths, by [`Exit`].
-    pub exits: [u64; EXIT_KINDS],
+    pub exits: [u64; EXIT_ROUTINES],
     /// The host's vdso functions (clock_gettime, gettimeofday, time, getcpu) or 0.
     pub vdso: [u64; 4],
     /// Registers of the current guest thread while the engine runs.
     pub regs: Regs,
     pub ymm: [[u8; 32]; 16],
     pub fault: Fault,
+    /// This block's own address, for code that needs a pointer to it.
+    pub self_ptr: u64,
+    /// Where the host's vdso writes its answer on the fast path of time calls.
+    pub time: [u64; 4],
     /// Set by a host signal handler: something is queued, look before going back to the guest.
     pub attention: u32,
     /// Nonzero while the guest's code runs (between enter and exit).

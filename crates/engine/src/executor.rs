@@ -55,7 +55,7 @@ impl Executor {
             Exit::Fault => self.fault(),
             // Links, indirect misses and stale heads are the cache's own business: `enter` answers
             // them and goes on.
-            Exit::Link | Exit::Indirect | Exit::Stale | Exit::Step => {}
+            Exit::Link | Exit::Indirect | Exit::Stale | Exit::Step | Exit::Attention => {}
         }
     }
 }

@@ -1,1 +1,2 @@
 //! Host side: signal handlers and kernel threads of the engine.
+pub mod switch;
