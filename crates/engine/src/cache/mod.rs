@@ -5,6 +5,8 @@
 
 pub mod mutable;
 pub mod region;
+#[cfg(test)]
+mod tests;
 
 use std::ops::Range;
 
