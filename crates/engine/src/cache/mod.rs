@@ -3,8 +3,11 @@
 //! In: guest registers in the [`GsBlock`]. Out: an [`Exit`] that concerns the executor. Links,
 //! indirect misses and stale heads are settled here and never leave.
 
+pub mod atlas;
 pub mod mutable;
 pub mod region;
+pub mod saved;
+pub mod store;
 #[cfg(test)]
 mod tests;
 
@@ -13,12 +16,15 @@ use std::ops::Range;
 use crate::context::{Exit, Fault, GsBlock, R11, RCX};
 use crate::host::switch;
 use crate::layout;
-use crate::memory::{Fetch as Fetched, Memory};
+use crate::memory::{Code, Fetch as Fetched, Memory};
 use crate::program::Options;
 use crate::stats::Stats;
 use crate::translate::{self, Fetch, Shape};
+use atlas::SharedAtlas;
 use mutable::Mutable;
-use region::{Place, Region, Spilled, patch_rel32};
+use region::{Place, Region, Spilled, redirect};
+use saved::Key;
+use store::Store;
 
 const RECENT: usize = 1 << 10;
 
@@ -28,10 +34,18 @@ fn room_for(text: u64) -> u64 {
     (text * 4 + (256 << 10)).min(96 << 20).next_multiple_of(4096)
 }
 
+/// Translations of one image.
+struct Image {
+    region: Region,
+    /// What it is saved under; None if it can't be.
+    key: Option<Key>,
+}
+
 pub struct CodeCache {
-    images: Vec<Region>,
+    images: Vec<Image>,
     mutable: Mutable,
-    next_image: u64,
+    atlas: SharedAtlas,
+    store: Option<Store>,
     /// Entries used lately, by low bits of the guest pc: resuming after a system call must be fast.
     recent: Box<[(u64, u32)]>,
     /// Dispatch slots lead to stubs that are gone; rebuild before running on.
@@ -46,13 +60,16 @@ pub struct CodeCache {
 struct FetchFault(u64);
 
 impl CodeCache {
-    pub fn new(options: &Options) -> std::io::Result<CodeCache> {
+    /// `store` is where translations are kept from run to run, `atlas` says which addresses they
+    /// are for.
+    pub fn new(options: &Options, store: Option<Store>, atlas: SharedAtlas) -> std::io::Result<CodeCache> {
         let private = layout::PRIVATE_CODE;
         map_code(&private)?;
         Ok(CodeCache {
             images: Vec::new(),
             mutable: Mutable::new(private.start as u32..private.end as u32),
-            next_image: layout::IMAGE_CODE.start,
+            atlas,
+            store,
             recent: vec![(0, 0); RECENT].into_boxed_slice(),
             dispatch_dirty: true,
             blocks: 0,
@@ -182,20 +199,22 @@ impl CodeCache {
         memory: &mut Memory,
         stats: &mut Stats,
     ) -> Result<(u32, bool), FetchFault> {
-        if let Some(region) = self.images.iter().find(|r| r.guest.contains(&pc))
-            && let Some(entry) = region.find(pc)
+        if let Some(image) = self.images.iter().find(|i| i.region.guest.contains(&pc))
+            && let Some(entry) = image.region.find(pc)
         {
             return Ok((entry, true));
         }
-        let fetched = memory.fetch(pc);
-        let Fetched::Executable(code) = &fetched else {
+        let Fetched::Executable(code) = memory.fetch(pc) else {
             return Err(FetchFault(pc));
         };
         let optimise = self.blocks < self.optimise_up_to;
         if code.immutable {
-            let number = self.image_region(&code.range)?;
+            let number = self.image_for(&code, memory);
+            let region = &mut self.images[number].region;
+            if let Some(entry) = region.find(pc) {
+                return Ok((entry, true));
+            }
             let shape = Shape { mutable: false, stub, single: None, optimise };
-            let region = &mut self.images[number];
             if region.is_full() {
                 region.clear();
                 self.dispatch_dirty = true;
@@ -222,31 +241,66 @@ impl CodeCache {
         Ok((entry, false))
     }
 
-    /// The region for the image whose executable mapping is `text`.
-    fn image_region(&mut self, text: &Range<u64>) -> Result<usize, FetchFault> {
-        if let Some(n) = self.images.iter().position(|r| r.guest.start <= text.start && text.start < r.guest.end) {
-            return Ok(n);
+    /// The region for the executable mapping `code`, loaded from the store if it was saved.
+    fn image_for(&mut self, code: &Code, memory: &mut Memory) -> usize {
+        if let Some(n) = self.images.iter().position(|i| i.region.guest == code.range) {
+            return n;
         }
-        let room = room_for(text.end - text.start);
-        let host = self.next_image..self.next_image + room;
-        assert!(host.end <= layout::IMAGE_CODE.end, "the code cache's address range is used up");
-        map_code(&host).unwrap_or_else(|e| panic!("no memory for translations: {e}"));
-        self.next_image = host.end;
-        self.images.push(Region::new(text.clone(), host.start as u32..host.end as u32));
-        Ok(self.images.len() - 1)
+        let image = self.saved_place(code, memory).unwrap_or_else(|| {
+            let room = room_for(code.range.end - code.range.start);
+            let host = map_anywhere(room);
+            let region = Region::new(code.range.clone(), host);
+            Image { region, key: None }
+        });
+        self.images.push(image);
+        self.images.len() - 1
+    }
+
+    /// The image at its place in the atlas; None if the place is taken.
+    fn saved_place(&mut self, code: &Code, memory: &mut Memory) -> Option<Image> {
+        let at = code.image.as_ref()?;
+        let store = self.store.as_ref()?;
+        // The atlas knows the span of the whole image; its code is a part of that.
+        let host = self.atlas.host_place(&at.file, code.range.end - at.base)?;
+        map_code(&host).ok()?;
+        let host = host.start as u32..host.end as u32;
+        let build_id = memory.build_id(at.base);
+        let key = Key {
+            build_id: build_id.map(|id| id.as_bytes().to_vec()).unwrap_or_default(),
+            size: at.file.size,
+            mtime_ns: at.file.mtime_ns,
+            guest: code.range.clone(),
+            offset: code.range.start.wrapping_add(at.to_offset),
+            host: host.clone(),
+        };
+        let region = saved::load(store, &key).unwrap_or_else(|| Region::new(code.range.clone(), host));
+        Some(Image { region, key: Some(key) })
+    }
+
+    /// Saves what was translated in this run, where it is enough to be worth it. Failing to save
+    /// costs the next run time and nothing else.
+    pub fn save(&self) {
+        let Some(store) = &self.store else { return };
+        for image in &self.images {
+            let Some(key) = &image.key else { continue };
+            let old: u64 = image.region.loaded.lengths.len() as u64;
+            if image.region.new_bytes() * 32 > old {
+                let _ = saved::save(store, key, &image.region);
+            }
+        }
     }
 
     fn region_of_host(&mut self, host: u32) -> Option<&mut Region> {
         if self.mutable.region.host.contains(&host) {
             return Some(&mut self.mutable.region);
         }
-        self.images.iter_mut().find(|r| r.host.contains(&host))
+        self.images.iter_mut().map(|i| &mut i.region).find(|r| r.host.contains(&host))
     }
 
     /// A direct branch left through its link stub: translate its target and join them.
     fn link(&mut self, gs: &mut GsBlock, stub: u32, memory: &mut Memory, stats: &mut Stats) {
         let region = self.region_of_host(stub).expect("a link stub lies in a region");
-        let link = *region.links.get(&stub).expect("a link stub is known until it is linked");
+        let link = region.link(stub).expect("a link stub is known until it is linked");
         gs.regs.rip = link.target;
         // A target that can't be fetched faults when it is entered, with nothing to link.
         let Ok((entry, _)) = self.find_or_translate(link.target, false, memory, stats) else {
@@ -254,7 +308,7 @@ impl CodeCache {
         };
         // A full region may just have been cleared, the link with it; shared code is never linked.
         let region = self.region_of_host(stub).expect("regions don't vanish here");
-        if region.links.get(&stub).is_some_and(|l| l.site == link.site) && region.host.contains(&entry) {
+        if region.link(stub).is_some_and(|l| l.site == link.site) && region.host.contains(&entry) {
             region.resolve_link(stub, entry);
         }
     }
@@ -268,12 +322,15 @@ impl CodeCache {
         }
         let optimise = self.blocks < self.optimise_up_to;
         let Some(region) = self.region_of_host(entry) else { return };
-        if !region.stubs.contains_key(&pc) {
+        if region.stub(pc).is_none() {
             translate::add_stub(region, &View(memory), pc, entry, optimise);
         }
-        let stub = region.stubs[&pc];
+        let stub = region.stub(pc).expect("it was just made");
+        let own_miss = region.miss_thunk;
         let slot = &mut gs.dispatch[pc as usize & 0xffff];
-        patch_rel32(stub.next, *slot);
+        // A write here would copy a page of saved translations, so an end stays an end.
+        let next = if *slot == self.mutable.region.miss_thunk { own_miss } else { *slot };
+        redirect(stub.next, next);
         *slot = stub.host;
     }
 
@@ -285,10 +342,11 @@ impl CodeCache {
     /// Drops translations of guest ranges whose mapping changed.
     fn forget(&mut self, ranges: &[Range<u64>]) {
         for range in ranges {
-            let gone = |r: &Region| r.guest.start < range.end && range.start < r.guest.end;
-            if self.images.iter().any(gone) {
-                // The address range stays reserved: reuse it if the image comes back.
-                self.images.retain(|r| !gone(r));
+            let gone = |i: &Image| {
+                i.region.guest.start < range.end && range.start < i.region.guest.end
+            };
+            for image in self.images.extract_if(.., |i| gone(i)) {
+                unmap_code(&image.region.host);
                 self.dispatch_dirty = true;
             }
             self.mutable.forget(range);
@@ -329,7 +387,7 @@ impl CodeCache {
         if self.mutable.region.host.contains(&host) {
             return self.mutable.region.place_of(host);
         }
-        self.images.iter().find(|r| r.host.contains(&host))?.place_of(host)
+        self.images.iter().map(|i| &i.region).find(|r| r.host.contains(&host))?.place_of(host)
     }
 }
 
@@ -388,4 +446,25 @@ fn map_code(range: &Range<u64>) -> std::io::Result<()> {
     } else {
         Err(std::io::Error::from_raw_os_error(-at as i32))
     }
+}
+
+/// Room for translations wherever the atlas has nothing: from the top of the range down.
+fn map_anywhere(room: u64) -> Range<u32> {
+    let area = layout::IMAGE_CODE;
+    let mut at = area.end - room;
+    while at >= area.start {
+        match map_code(&(at..at + room)) {
+            Ok(()) => return at as u32..(at + room) as u32,
+            Err(e) if e.raw_os_error() == Some(libc::EEXIST) => at -= 1 << 20,
+            Err(e) => panic!("no memory for translations: {e}"),
+        }
+    }
+    panic!("the address range for translations is used up");
+}
+
+/// Gives the memory of dropped translations back.
+fn unmap_code(range: &Range<u32>) {
+    // SAFETY: the region that used this memory is gone, and nothing leads there: the dispatch
+    // table is rebuilt before guest code runs again.
+    unsafe { crate::syscall!(libc::SYS_munmap, range.start, range.end - range.start) };
 }

@@ -76,7 +76,7 @@ impl Mutable {
                 return Some(self.blocks[number as usize].head);
             }
         }
-        let stub = stub && !shared && !self.region.stubs.contains_key(&pc);
+        let stub = stub && !shared && self.region.stub(pc).is_none();
         let shape = Shape { mutable: true, stub, single: shared.then_some(64), optimise: optimise && !shared };
         let before = self.region.hot;
         let block = translate::translate(&mut self.region, &View(memory), pc, shape)?;

@@ -83,8 +83,44 @@ pub struct Link {
 
 pub const LINK_STUB: u32 = 17;
 
+/// Size of `jmp gs:[disp32]`.
+const THUNK: u32 = 8;
+
 /// Room that one translated block needs at most; checked before translating.
 const RESERVE: u32 = 64 << 10;
+
+/// What a region was loaded with from a file (`cache::saved`): the same facts as in the region's
+/// own collections, used in place.
+#[derive(Clone, Copy, Default)]
+pub struct Loaded {
+    /// By host address.
+    pub runs: &'static [Run],
+    /// Run numbers by guest address.
+    pub order: &'static [u32],
+    pub lengths: &'static [u8],
+    /// By guest address.
+    pub stubs: &'static [SavedStub],
+    /// By the address of the link stub.
+    pub links: &'static [SavedLink],
+}
+
+/// A dispatch stub as it is in a file.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct SavedStub {
+    pub guest: u64,
+    pub host: u32,
+    pub next: u32,
+}
+
+/// An open link as it is in a file.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct SavedLink {
+    pub target: u64,
+    pub stub: u32,
+    pub site: u32,
+}
 
 pub struct Region {
     /// Guest code that may be translated into this region.
@@ -92,28 +128,53 @@ pub struct Region {
     pub host: Range<u32>,
     pub hot: u32,
     pub cold: u32,
-    pub runs: Vec<Run>,
-    pub lengths: Vec<u8>,
-    /// Start of each run that may be entered anywhere, to its number.
-    pub index: BTreeMap<u64, u32>,
-    pub stubs: FxHashMap<u64, Stub>,
-    pub links: FxHashMap<u32, Link>,
+    pub loaded: Loaded,
+    /// Runs, their lengths, stubs and links that came since.
+    runs: Vec<Run>,
+    lengths: Vec<u8>,
+    /// Start of each run that may be entered anywhere, to its number (counted from the loaded ones).
+    index: BTreeMap<u64, u32>,
+    stubs: FxHashMap<u64, Stub>,
+    links: FxHashMap<u32, Link>,
     free_link_stubs: Vec<u32>,
     /// `jmp gs:[exits[Link]]`, shared by all link stubs.
     link_thunk: u32,
     /// `jmp gs:[exits[Indirect]]`, the end of every dispatch chain.
     pub miss_thunk: u32,
-    pub guest_bytes: u64,
 }
 
 impl Region {
     /// A region over `host` addresses, which are mapped readable, writable and executable.
     pub fn new(guest: Range<u64>, host: Range<u32>) -> Region {
-        let mut region = Region {
+        let mut region = Region::bare(guest, host);
+        region.start();
+        region
+    }
+
+    /// A region whose memory is filled already, up to `hot` and from `cold` on.
+    pub fn with_loaded(
+        guest: Range<u64>,
+        host: Range<u32>,
+        (hot, cold): (u32, u32),
+        loaded: Loaded,
+        free_link_stubs: Vec<u32>,
+    ) -> Region {
+        let mut region = Region::bare(guest, host);
+        // The thunks are where `start` has put them.
+        (region.miss_thunk, region.link_thunk) = (region.hot, region.hot + THUNK);
+        (region.hot, region.cold) = (hot, cold);
+        region.loaded = loaded;
+        region.free_link_stubs = free_link_stubs;
+        region
+    }
+
+    fn bare(guest: Range<u64>, host: Range<u32>) -> Region {
+        Region {
             guest,
             hot: host.start,
             cold: host.end,
             host,
+            loaded: Loaded::default(),
             runs: Vec::new(),
             lengths: Vec::new(),
             index: BTreeMap::new(),
@@ -122,16 +183,14 @@ impl Region {
             free_link_stubs: Vec::new(),
             link_thunk: 0,
             miss_thunk: 0,
-            guest_bytes: 0,
-        };
-        region.start();
-        region
+        }
     }
 
     fn start(&mut self) {
         let mut thunks = Emitter::new(self.hot);
         self.miss_thunk = thunks.here();
         thunks.exit(Exit::Indirect as usize);
+        debug_assert_eq!(thunks.bytes.len() as u32, THUNK);
         self.link_thunk = thunks.here();
         thunks.exit(Exit::Link as usize);
         self.place_hot(&thunks);
@@ -198,48 +257,146 @@ impl Region {
         at
     }
 
+    pub fn link(&self, stub: u32) -> Option<Link> {
+        self.links.get(&stub).copied().or_else(|| {
+            let links = self.loaded.links;
+            let n = links.binary_search_by_key(&stub, |link| link.stub).ok()?;
+            Some(Link { target: links[n].target, site: links[n].site })
+        })
+    }
+
     /// Points a link's site at its target and frees the stub.
     pub fn resolve_link(&mut self, stub: u32, target: u32) {
-        if let Some(link) = self.links.remove(&stub) {
+        if let Some(link) = self.link(stub) {
+            self.links.remove(&stub);
             patch_rel32(link.site, target);
             self.free_link_stubs.push(stub);
         }
     }
 
-    pub fn free_link_stubs(&mut self, slots: Vec<u32>) {
-        self.free_link_stubs = slots;
+    /// Everything that `cache::saved` writes: links still open.
+    pub fn open_links(&self) -> Vec<SavedLink> {
+        let free: rustc_hash::FxHashSet<u32> = self.free_link_stubs.iter().copied().collect();
+        let old = self.loaded.links.iter().copied();
+        let old = old.filter(|l| !free.contains(&l.stub) && !self.links.contains_key(&l.stub));
+        let new = self.links.iter();
+        let new = new.map(|(&stub, l)| SavedLink { target: l.target, stub, site: l.site });
+        let mut all: Vec<SavedLink> = old.chain(new).collect();
+        all.sort_by_key(|link| link.stub);
+        all
     }
 
     pub fn unused_link_stubs(&self) -> &[u32] {
         &self.free_link_stubs
     }
 
+    pub fn stub(&self, pc: u64) -> Option<Stub> {
+        self.stubs.get(&pc).copied().or_else(|| {
+            let stubs = self.loaded.stubs;
+            let n = stubs.binary_search_by_key(&pc, |stub| stub.guest).ok()?;
+            Some(Stub { host: stubs[n].host, next: stubs[n].next })
+        })
+    }
+
+    pub fn add_stub(&mut self, pc: u64, stub: Stub) {
+        self.stubs.insert(pc, stub);
+    }
+
+    pub fn all_stubs(&self) -> Vec<SavedStub> {
+        let old = self.loaded.stubs.iter().copied();
+        let old = old.filter(|stub| !self.stubs.contains_key(&stub.guest));
+        let new = self.stubs.iter();
+        let new = new.map(|(&guest, s)| SavedStub { guest, host: s.host, next: s.next });
+        let mut all: Vec<SavedStub> = old.chain(new).collect();
+        all.sort_by_key(|stub| stub.guest);
+        all
+    }
+
+    /// Adds a finished run. `enterable`: any of its instructions may be entered from anywhere.
+    pub fn add_run(&mut self, run: Run, enterable: bool) {
+        let number = (self.loaded.runs.len() + self.runs.len()) as u32;
+        self.runs.push(run);
+        if enterable {
+            self.index.entry(run.guest).or_insert(number);
+        }
+    }
+
+    /// Where the lengths of the next run will be.
+    pub fn lengths_end(&self) -> u32 {
+        (self.loaded.lengths.len() + self.lengths.len()) as u32
+    }
+
+    pub fn add_lengths(&mut self, lengths: &[u8]) {
+        self.lengths.extend_from_slice(lengths);
+    }
+
+    pub fn all_runs(&self) -> Vec<Run> {
+        [self.loaded.runs, &self.runs].concat()
+    }
+
+    /// Numbers of the enterable runs by guest address.
+    pub fn all_order(&self) -> Vec<u32> {
+        let mut order: Vec<u32> = self.loaded.order.iter().chain(self.index.values()).copied().collect();
+        order.sort_by_key(|&n| self.run(n).guest);
+        order.dedup_by_key(|n| self.run(*n).guest);
+        order
+    }
+
+    pub fn all_lengths(&self) -> Vec<u8> {
+        [self.loaded.lengths, &self.lengths].concat()
+    }
+
+    /// Guest bytes translated since the region was made or loaded.
+    pub fn new_bytes(&self) -> u64 {
+        self.runs.iter().map(|run| run.guest_len as u64).sum()
+    }
+
+    fn run(&self, number: u32) -> Run {
+        let old = self.loaded.runs.len();
+        let number = number as usize;
+        if number < old { self.loaded.runs[number] } else { self.runs[number - old] }
+    }
+
+    /// The last enterable run that starts at or before `pc`, new and loaded.
+    fn runs_before(&self, pc: u64) -> [Option<Run>; 2] {
+        let new = self.index.range(..=pc).next_back().map(|(_, &n)| self.run(n));
+        let order = self.loaded.order;
+        let after = order.partition_point(|&n| self.loaded.runs[n as usize].guest <= pc);
+        let old = after.checked_sub(1).map(|at| self.loaded.runs[order[at] as usize]);
+        [new, old]
+    }
+
     /// Where the translation of the instruction at `pc` starts, if there is one.
     pub fn find(&self, pc: u64) -> Option<u32> {
-        let (_, &number) = self.index.range(..=pc).next_back()?;
-        let run = self.runs[number as usize];
-        if pc >= run.guest + run.guest_len as u64 {
-            return None;
-        }
-        self.places(&run).find(|place| place.guest >= pc).filter(|p| p.guest == pc).map(|p| p.host)
+        self.runs_before(pc).into_iter().flatten().find_map(|run| {
+            if pc >= run.guest + run.guest_len as u64 {
+                return None;
+            }
+            let place = self.places(&run).find(|place| place.guest >= pc)?;
+            (place.guest == pc).then_some(place.host)
+        })
     }
 
     /// The first translated guest address at or after `pc`.
     pub fn next_translated(&self, pc: u64) -> u64 {
-        let inside = self.index.range(..=pc).next_back().is_some_and(|(_, &n)| {
-            let run = self.runs[n as usize];
-            pc < run.guest + run.guest_len as u64
-        });
-        if inside {
+        let covers = |run: &Run| pc < run.guest + run.guest_len as u64;
+        if self.runs_before(pc).iter().flatten().any(covers) {
             return pc;
         }
-        self.index.range(pc..).next().map_or(u64::MAX, |(&start, _)| start)
+        let new = self.index.range(pc..).next().map_or(u64::MAX, |(&start, _)| start);
+        let order = self.loaded.order;
+        let at = order.partition_point(|&n| self.loaded.runs[n as usize].guest < pc);
+        let old = order.get(at).map_or(u64::MAX, |&n| self.loaded.runs[n as usize].guest);
+        new.min(old)
     }
 
     /// The guest instruction that a host address belongs to.
     pub fn place_of(&self, host: u32) -> Option<Place> {
-        let after = self.runs.partition_point(|run| run.host <= host);
-        let run = self.runs[after.checked_sub(1)?];
+        let [new, old] = [&self.runs[..], self.loaded.runs].map(|runs| {
+            let after = runs.partition_point(|run| run.host <= host);
+            after.checked_sub(1).map(|at| runs[at])
+        });
+        let run = new.or(old)?;
         if host >= run.host + run.host_len {
             return None;
         }
@@ -255,7 +412,9 @@ impl Region {
             if guest >= end {
                 return None;
             }
-            let (lengths, used) = decode_lengths(&self.lengths[at..]);
+            let old = self.loaded.lengths;
+            let bytes = if at < old.len() { &old[at..] } else { &self.lengths[at - old.len()..] };
+            let (lengths, used) = decode_lengths(bytes);
             at += used;
             let place = Place { guest, host, spilled: lengths.spilled };
             guest += lengths.guest as u64;
@@ -318,6 +477,15 @@ pub fn write_code(at: u32, bytes: &[u8]) {
 /// Points the rel32 at host address `site` to `target`.
 pub fn patch_rel32(site: u32, target: u32) {
     write_code(site, &target.wrapping_sub(site + 4).to_le_bytes());
+}
+
+/// Like [`patch_rel32`], but leaves memory alone that is right already.
+pub fn redirect(site: u32, target: u32) {
+    // SAFETY: `site` is a rel32 inside a region's mapped memory.
+    let now = unsafe { std::ptr::read_unaligned(site as usize as *const u32) };
+    if now != target.wrapping_sub(site + 4) {
+        patch_rel32(site, target);
+    }
 }
 
 /// Binds a branch in code under construction to a place that may not be translated yet.

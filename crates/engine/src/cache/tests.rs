@@ -3,6 +3,7 @@
 use std::arch::global_asm;
 
 use super::CodeCache;
+use super::atlas::SharedAtlas;
 use crate::context::{Exit, GsBlock, RAX, RCX, RSP};
 use crate::host::switch;
 use crate::memory::Memory;
@@ -84,7 +85,7 @@ impl Machine {
         unsafe {
             std::ptr::copy_nonoverlapping(piece_sum as *const () as *const u8, base as *mut u8, len);
         }
-        let code = CodeCache::new(&Options::default()).unwrap();
+        let code = CodeCache::new(&Options::default(), None, SharedAtlas::default()).unwrap();
         let mut machine = Machine { gs, memory, code, stats: Stats::default(), base };
         test(&mut machine);
         let range = crate::layout::PRIVATE_CODE;

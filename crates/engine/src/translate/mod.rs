@@ -19,7 +19,7 @@ use iced_x86::{
     OpKind, Register,
 };
 
-use crate::cache::region::{Lengths, Region, Run, Spilled, bind_or_link, encode_lengths};
+use crate::cache::region::{Lengths, Region, Run, Spilled, Stub, bind_or_link, encode_lengths};
 use crate::context::{BUDGET_RCX, Exit, TARGET};
 use emit::{CC_NZ, CC_Z, Emitter, RCX, Rel32};
 
@@ -85,7 +85,7 @@ struct Translation<'a> {
 /// Translates a block that starts at `pc`. None if there is no code at `pc`.
 pub fn translate(region: &mut Region, fetch: &dyn Fetch, pc: u64, shape: Shape) -> Option<Block> {
     decode(fetch, pc)?;
-    let lengths_base = region.lengths.len() as u32;
+    let lengths_base = region.lengths_end();
     let mut t = Translation {
         code: Emitter::new(region.hot),
         region,
@@ -155,7 +155,7 @@ fn dispatch_stub(region: &mut Region, fetch: &dyn Fetch, code: &mut Emitter, pc:
     }
     code.bind(next, region.miss_thunk);
     let next = code.address(next.0);
-    region.stubs.insert(pc, crate::cache::region::Stub { host, next });
+    region.add_stub(pc, Stub { host, next });
 }
 
 /// A stub that leaves the cache because the budget is used up; the guest goes on at `pc`.
@@ -604,16 +604,12 @@ impl Translation<'_> {
     fn finish(self, entry: u32) -> Block {
         let region = self.region;
         region.place_hot(&self.code);
-        region.lengths.extend_from_slice(&self.lengths);
+        region.add_lengths(&self.lengths);
+        let enterable = !self.shape.mutable && self.shape.single.is_none();
         let mut guest = Vec::with_capacity(self.runs.len());
         for run in self.runs.iter().filter(|run| run.guest_len > 0) {
-            let number = region.runs.len() as u32;
-            region.runs.push(*run);
-            region.guest_bytes += run.guest_len as u64;
+            region.add_run(*run, enterable);
             guest.push(run.guest..run.guest + run.guest_len as u64);
-            if !self.shape.mutable && self.shape.single.is_none() {
-                region.index.entry(run.guest).or_insert(number);
-            }
         }
         Block { entry, guest, instructions: self.count }
     }
