@@ -25,13 +25,9 @@ impl Memory {
             return Err(libc::ENOMEM.into());
         }
         let old_end = old.checked_add(old_len).ok_or(libc::EINVAL)?;
-        for (start, len) in [
-            (old, old_len),
-            (new, if flags & FIXED != 0 { new_len } else { 0 }),
-        ] {
-            if len == 0 || layout::is_guest(start, len) {
-                continue;
-            }
+        let target = (flags & FIXED != 0).then_some((new, new_len));
+        let source = self.map.get(old).is_none().then_some((old, old_len));
+        for (start, len) in [target, source].into_iter().flatten() {
             let end = start.checked_add(len).ok_or(libc::EINVAL)?;
             if let Some(ours) = host::engine_overlap(start..end) {
                 return Err(MapError::Engine(ours));
@@ -114,7 +110,12 @@ impl Memory {
         let Some(end) = old.checked_add(new_len) else {
             return Ok(false);
         };
-        if !layout::is_guest(old, new_len) || !self.places.is_free(&self.map, whole.end..end) {
+        // The stack's area is not for maps to grow into.
+        let into_stack = old < layout::STACK.start && layout::STACK.start < end;
+        if into_stack
+            || !layout::is_guest(old, new_len)
+            || !self.places.is_free(&self.map, whole.end..end)
+        {
             return Ok(false);
         }
         match host::mremap(old, old_len, new_len, 0, 0) {
