@@ -126,10 +126,6 @@ mod tests {
         }
     }
 
-    fn c(path: &Path) -> CString {
-        CString::new(path.as_os_str().as_bytes()).unwrap()
-    }
-
     #[test]
     fn names_are_looked_up_in_path() {
         let folder = Folder::new("path");
