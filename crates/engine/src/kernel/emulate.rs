@@ -5,7 +5,7 @@
 
 use super::cpuid;
 use super::stop;
-use crate::context::{Fault, RAX, RBX, RCX, RDX, RSP};
+use crate::context::{RAX, RBX, RCX, RDX, RSP};
 use crate::executor::Executor;
 use crate::guest::access;
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, OpKind, Register};
@@ -220,56 +220,23 @@ fn load_segment(ex: &mut Executor, ins: &Instruction) {
     ex.gs.regs.rip = ins.next_ip();
 }
 
-fn raise(ex: &mut Executor, fault: Fault) {
-    ex.gs.fault = fault;
-    ex.fault();
-}
-
 fn general_protection(ex: &mut Executor) {
     /// `SI_KERNEL`: no address is known.
     const KERNEL: i32 = 0x80;
-    raise(
-        ex,
-        Fault {
-            signo: libc::SIGSEGV,
-            code: KERNEL,
-            trapno: 13,
-            ..Fault::default()
-        },
-    );
+    ex.raise_fault(libc::SIGSEGV, KERNEL, 0, 13, 0);
 }
 
 fn invalid_opcode(ex: &mut Executor) {
     /// `ILL_ILLOPN`.
     const OPERAND: i32 = 2;
-    let addr = ex.gs.regs.rip;
-    raise(
-        ex,
-        Fault {
-            signo: libc::SIGILL,
-            code: OPERAND,
-            addr,
-            trapno: 6,
-            ..Fault::default()
-        },
-    );
+    let pc = ex.gs.regs.rip;
+    ex.raise_fault(libc::SIGILL, OPERAND, pc, 6, 0);
 }
 
 fn page_fault(ex: &mut Executor, addr: u64) {
     /// `SEGV_MAPERR`; a read by user code.
     const MAPERR: i32 = 1;
-    raise(
-        ex,
-        Fault {
-            signo: libc::SIGSEGV,
-            code: MAPERR,
-            addr,
-            trapno: 14,
-            err: 4,
-            cr2: addr,
-            ..Fault::default()
-        },
-    );
+    ex.raise_fault(libc::SIGSEGV, MAPERR, addr, 14, 4);
 }
 
 #[cfg(test)]

@@ -49,13 +49,13 @@ pub fn execveat(ex: &mut Executor, a: Args) -> Outcome {
 fn exec(ex: &mut Executor, dir: i32, path: u64, argv: u64, envp: u64, flags: i32) -> Outcome {
     match prepare(ex, dir, path, argv, envp, flags) {
         Ok(passed) => {
-            let ret = start(ex);
-            // Still here: it failed.
+            let outcome = start(ex);
+            // Still here: it failed, or a signal comes first.
             if passed >= 0 {
                 descriptors::close(passed);
             }
             ex.kernel.plan = None;
-            Outcome::Return(ret)
+            outcome
         }
         Err(errno) => Outcome::Return(err(errno)),
     }
@@ -105,6 +105,7 @@ fn prepare(
         -1
     };
     let exe = CString::new(found.exe.path.as_os_str().as_bytes()).map_err(|_| libc::EINVAL)?;
+    ex.count_ticks();
     let variable = Handover {
         options: ex.options.clone(),
         exe,
@@ -210,25 +211,23 @@ fn pointers(array: u64) -> Result<Vec<u64>, i32> {
     }
 }
 
-/// Replaces the process; returns only on failure.
-fn start(ex: &mut Executor) -> i64 {
+/// Replaces the process; returns only if that fails.
+fn start(ex: &mut Executor) -> Outcome {
     if !ex.kernel.own.in_vfork {
         ex.code.save();
     }
-    ex.before_exec();
     let Some(plan) = &ex.kernel.plan else {
-        return err(libc::EINVAL);
+        return Outcome::Return(err(libc::EINVAL));
     };
-    let (argv, envp) = (plan.argv.as_ptr(), plan.envp.as_ptr());
+    let (argv, envp) = (plan.argv.as_ptr() as u64, plan.envp.as_ptr() as u64);
     let itself = ex.kernel.own.hidden.itself;
-    // SAFETY: both arrays end with NULL and live in the plan; on success nothing of this remains.
-    unsafe {
-        if itself >= 0 {
-            let flags = libc::AT_EMPTY_PATH;
-            syscall!(libc::SYS_execveat, itself, c"".as_ptr(), argv, envp, flags)
-        } else {
-            syscall!(libc::SYS_execve, c"/proc/self/exe".as_ptr(), argv, envp)
-        }
+    if itself >= 0 {
+        let (dir, flags) = (itself as u64, libc::AT_EMPTY_PATH as u64);
+        let path = c"".as_ptr() as u64;
+        ex.call_exec(libc::SYS_execveat, [dir, path, argv, envp, flags, 0])
+    } else {
+        let path = c"/proc/self/exe".as_ptr() as u64;
+        ex.call_exec(libc::SYS_execve, [path, argv, envp, 0, 0, 0])
     }
 }
 

@@ -12,7 +12,7 @@ use super::table::Args;
 use super::{Outcome, stop};
 use crate::context::{GsBlock, RAX, RSP, Regs};
 use crate::executor::Executor;
-use crate::guest::{access, threads};
+use crate::guest::threads;
 use crate::sys::{self, err};
 use crate::syscall;
 
@@ -93,50 +93,39 @@ fn kernel_flags(flags: u64) -> u64 {
 
 /// A fork.
 fn make_copy(ex: &mut Executor, request: Request) -> Outcome {
-    before(ex, &request);
-    let mask = block_signals();
+    prepare(ex, &request);
+    ex.before_fork();
+    let flags = kernel_flags(request.flags);
     // SAFETY: without CLONE_VM and without a stack this is a fork; both sides return from it.
-    let pid = unsafe {
-        syscall!(
-            libc::SYS_clone,
-            kernel_flags(request.flags),
-            0,
-            request.parent_tid
-        )
-    };
+    let pid = unsafe { syscall!(libc::SYS_clone, flags, 0, request.parent_tid) };
     if pid == 0 {
         ex.stats.start_over();
         // Its memory is its own, also if the parent was a vfork child.
         ex.kernel.own.in_vfork = false;
         ex.after_fork_child();
         become_child(ex, &request);
-        set_mask(mask);
         return Outcome::Return(0);
     }
-    set_mask(mask);
-    after(&request, pid);
+    ex.after_fork_parent();
+    tell_parent(ex, &request, pid);
     Outcome::Return(pid)
 }
 
 /// A vfork.
 fn share(ex: &mut Executor, request: Request) -> Outcome {
-    before(ex, &request);
+    prepare(ex, &request);
     let stack = match ex.kernel.stacks.pop().map_or_else(Stack::new, Ok) {
         Ok(stack) => stack,
         Err(errno) => return Outcome::Return(err(errno)),
     };
-    // From here on no handler may run in the parent until its own state is back.
-    let mask = block_signals();
-    let gs = SavedGs::take(ex.gs);
+    // From here on no handler runs in the parent until its own state is back.
+    let borrowed = ex.before_vfork();
+    let registers = Registers::take(ex.gs);
     let own = ex.kernel.own.clone();
     let stats = ex.stats.clone();
-    let signals = ex.signals.snapshot();
-    let threads = ex.threads.enter_vfork();
-
     let mut child = Child {
         ex: &raw mut *ex,
         request,
-        mask,
     };
     // SAFETY: the kernel suspends this thread until the child has left the address space, so the
     // child alone uses the executor and `child`, and this frame stays as it is.
@@ -149,42 +138,35 @@ fn share(ex: &mut Executor, request: Request) -> Outcome {
             &raw mut child,
         )
     };
-
-    ex.threads.leave_vfork(threads);
-    ex.signals.restore(signals);
+    registers.restore(ex.gs);
     ex.stats = stats;
     ex.kernel.own = own;
-    gs.restore(ex.gs);
     ex.kernel.stacks.push(stack);
-    set_mask(mask);
-    after(&request, pid);
+    ex.after_vfork_parent(borrowed);
+    tell_parent(ex, &request, pid);
     Outcome::Return(pid)
 }
 
 struct Child {
     ex: *mut Executor,
     request: Request,
-    mask: u64,
 }
 
 /// The child's first function, on its own stack.
 extern "C" fn run_child(child: *mut Child) -> ! {
     // SAFETY: the parent's frame, where this lives, stands still until the child is gone; and the
     // executor is the child's alone for as long.
-    let (ex, request, mask) = unsafe {
-        let child = &*child;
-        (&mut *child.ex, child.request, child.mask)
-    };
+    let (ex, request) = unsafe { (&mut *(*child).ex, (*child).request) };
     ex.stats.start_over();
     ex.kernel.own.in_vfork = true;
+    ex.after_vfork_child();
     become_child(ex, &request);
     ex.gs.regs.gpr[RAX] = 0;
-    set_mask(mask);
     ex.run()
 }
 
 /// What must be in place before the child exists.
-fn before(ex: &mut Executor, request: &Request) {
+fn prepare(ex: &mut Executor, request: &Request) {
     if request.flags & NEWNS != 0 {
         ex.kernel.own.hidden.keep_self();
     }
@@ -204,11 +186,11 @@ fn become_child(ex: &mut Executor, request: &Request) {
     // SAFETY: gettid touches no memory.
     let tid = unsafe { syscall!(libc::SYS_gettid) } as u32;
     if request.flags & CHILD_SETTID != 0 {
-        let _ = access::write(request.child_tid, &tid);
+        let _ = ex.put(request.child_tid, &tid);
     }
     // With shared memory the child sees the word that the kernel writes for the parent.
     if request.flags & PARENT_SETTID != 0 && request.flags & VM != 0 {
-        let _ = access::write(request.parent_tid, &tid);
+        let _ = ex.put(request.parent_tid, &tid);
     }
     if request.flags & CHILD_CLEARTID != 0 {
         threads::sys_set_tid_address(ex, [request.child_tid, 0, 0, 0, 0, 0]);
@@ -217,41 +199,32 @@ fn become_child(ex: &mut Executor, request: &Request) {
 
 /// In the parent: the child's tid where it was asked for. Bad addresses are ignored, as by the
 /// kernel.
-fn after(request: &Request, pid: i64) {
+fn tell_parent(ex: &mut Executor, request: &Request, pid: i64) {
     if request.flags & PARENT_SETTID != 0 && !sys::is_err(pid) {
-        let _ = access::write(request.parent_tid, &(pid as u32));
+        let _ = ex.put(request.parent_tid, &(pid as u32));
     }
 }
 
-/// What belongs to the parent in the block at `gs`. What signal handlers and proxies write there
-/// is not among it: it goes on while the child runs.
-struct SavedGs {
-    ticks_left: i64,
-    kicked: i64,
-    mxcsr: u32,
+/// The parent's registers, which the child uses up.
+struct Registers {
     regs: Regs,
+    mxcsr: u32,
     ymm: [[u8; 32]; 16],
 }
 
-impl SavedGs {
-    fn take(gs: &GsBlock) -> SavedGs {
-        SavedGs {
-            ticks_left: gs.ticks_left,
-            kicked: gs.kicked,
-            mxcsr: gs.mxcsr,
+impl Registers {
+    fn take(gs: &GsBlock) -> Registers {
+        Registers {
             regs: gs.regs,
+            mxcsr: gs.mxcsr,
             ymm: gs.ymm,
         }
     }
 
     fn restore(self, gs: &mut GsBlock) {
-        gs.ticks_left = self.ticks_left;
-        gs.kicked = self.kicked;
-        gs.mxcsr = self.mxcsr;
         gs.regs = self.regs;
+        gs.mxcsr = self.mxcsr;
         gs.ymm = self.ymm;
-        // Whatever arrived meanwhile: look.
-        gs.attention = 1;
     }
 }
 
@@ -319,47 +292,6 @@ unsafe fn clone_onto<T>(
     ret
 }
 
-/// Blocks what may be blocked, and says what was before. Faults in accesses to guest memory must
-/// go on arriving.
-fn block_signals() -> u64 {
-    const SYNCHRONOUS: [i32; 6] = [
-        libc::SIGSEGV,
-        libc::SIGBUS,
-        libc::SIGFPE,
-        libc::SIGILL,
-        libc::SIGTRAP,
-        libc::SIGSYS,
-    ];
-    let block = SYNCHRONOUS
-        .iter()
-        .fold(u64::MAX, |mask, signal| mask & !(1 << (signal - 1)));
-    let mut before = 0u64;
-    // SAFETY: the kernel reads and writes one set of 8 bytes each.
-    unsafe {
-        syscall!(
-            libc::SYS_rt_sigprocmask,
-            libc::SIG_BLOCK,
-            &raw const block,
-            &raw mut before,
-            8
-        )
-    };
-    before
-}
-
-fn set_mask(mask: u64) {
-    // SAFETY: the kernel reads one set of 8 bytes.
-    unsafe {
-        syscall!(
-            libc::SYS_rt_sigprocmask,
-            libc::SIG_SETMASK,
-            &raw const mask,
-            0,
-            8
-        )
-    };
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -390,15 +322,6 @@ mod tests {
         // SAFETY: waits for the child made above.
         unsafe { syscall!(libc::SYS_wait4, pid, &raw mut status, 0, 0) };
         assert_eq!(status, 7 << 8);
-    }
-
-    #[test]
-    fn faults_stay_unblocked() {
-        let before = block_signals();
-        let blocked = block_signals();
-        set_mask(before);
-        assert_eq!(blocked >> (libc::SIGSEGV - 1) & 1, 0);
-        assert_eq!(blocked >> (libc::SIGTERM - 1) & 1, 1);
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub const CALLS: &[Call] = &[
         &[Int, Int, In(Bytes(8)), In(Bytes(8))],
     ),
     call(272, "unshare", &[Hex])
-        .per_thread()
+        .on_both()
         .by(namespaces::enter),
     call(
         279,
@@ -62,7 +62,7 @@ pub const CALLS: &[Call] = &[
     ),
     call(298, "perf_event_open", &[In(Bytes(136)), Int, Int, Fd, Hex]).per_thread(),
     call(308, "setns", &[Fd, Hex])
-        .per_thread()
+        .on_both()
         .by(namespaces::enter),
     call(313, "finit_module", &[Fd, Str, Hex]),
     call(317, "seccomp", &[Int, Hex, Addr]).by(seccomp::seccomp),

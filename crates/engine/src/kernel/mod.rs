@@ -32,7 +32,7 @@ use crate::context::{R8, R9, R10, RAX, RDI, RDX, RSI};
 use crate::executor::Executor;
 use crate::loader::Entry;
 use crate::sys::err;
-use table::{Answer, Args, Call, Wait};
+use table::{Answer, Args, Call, Maker, Wait};
 
 /// What became of a system call.
 #[derive(Debug, PartialEq, Eq)]
@@ -95,8 +95,11 @@ pub fn pass(ex: &mut Executor, call: &'static Call, args: &Args) -> Outcome {
     if ex.kernel.own.hidden.named_by(call, args) {
         return Outcome::Return(err(libc::EBADF));
     }
-    if call.per_thread && ex.multi_threaded() {
-        return Outcome::Return(ex.call_on_proxy(call.nr as i64, *args));
+    match call.maker {
+        Maker::Any => {}
+        Maker::Proxy if !ex.multi_threaded() => {}
+        Maker::Proxy => return Outcome::Return(ex.call_on_proxy(call.nr as i64, *args)),
+        Maker::Both => return Outcome::Return(ex.call_on_both(call.nr as i64, *args)),
     }
     match call.wait {
         Wait::Never => Outcome::Return(direct(ex, call, args)),

@@ -17,7 +17,7 @@ pub const CALLS: &[Call] = &[
     call(34, "pause", &[])
         .waits(Wait::Always)
         .by(guest::sys_pause),
-    call(62, "kill", &[Int, Int]),
+    call(62, "kill", &[Int, Int]).per_thread(),
     call(127, "rt_sigpending", &[Out(Arg(1)), Int]).by(guest::sys_rt_sigpending),
     call(
         128,
@@ -26,14 +26,14 @@ pub const CALLS: &[Call] = &[
     )
     .waits(Wait::Always)
     .by(guest::sys_rt_sigtimedwait),
-    call(129, "rt_sigqueueinfo", &[Int, Int, In(Bytes(SIGINFO))]),
+    call(129, "rt_sigqueueinfo", &[Int, Int, In(Bytes(SIGINFO))]).per_thread(),
     call(130, "rt_sigsuspend", &[In(Arg(1)), Int])
         .waits(Wait::Masked)
         .by(guest::sys_rt_sigsuspend),
     call(131, "sigaltstack", &[In(Bytes(24)), Out(Bytes(24))]).by(guest::sys_sigaltstack),
-    call(200, "tkill", &[Int, Int]),
+    call(200, "tkill", &[Int, Int]).per_thread(),
     call(219, "restart_syscall", &[]).refused(libc::EINTR),
-    call(234, "tgkill", &[Int, Int, Int]),
+    call(234, "tgkill", &[Int, Int, Int]).per_thread(),
     call(
         270,
         "pselect6",
@@ -68,12 +68,12 @@ pub const CALLS: &[Call] = &[
         297,
         "rt_tgsigqueueinfo",
         &[Int, Int, Int, In(Bytes(SIGINFO))],
-    ),
+    ).per_thread(),
     call(
         424,
         "pidfd_send_signal",
         &[Fd, Int, In(Bytes(SIGINFO)), Hex],
-    ),
+    ).per_thread(),
     call(
         441,
         "epoll_pwait2",

@@ -18,10 +18,19 @@ pub struct Call {
     pub name: &'static str,
     pub args: &'static [Arg],
     pub wait: Wait,
-    /// It acts on the calling kernel thread (its name, priority, identity): while there are
-    /// several guest threads, the proxy of the caller has to make it.
-    pub per_thread: bool,
+    pub maker: Maker,
     pub answer: Answer,
+}
+
+/// Which kernel thread makes a call while there are several guest threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Maker {
+    /// The executor, or a proxy if it waits.
+    Any,
+    /// The caller's proxy: it acts on the calling kernel thread (its name, priority, signals).
+    Proxy,
+    /// Both: it changes what the executor needs too, such as credentials and namespaces.
+    Both,
 }
 
 /// Who answers a call.
@@ -121,7 +130,7 @@ pub const fn call(nr: u16, name: &'static str, args: &'static [Arg]) -> Call {
         name,
         args,
         wait: Wait::Never,
-        per_thread: false,
+        maker: Maker::Any,
         answer: Answer::Pass,
     }
 }
@@ -133,7 +142,12 @@ impl Call {
     }
 
     pub const fn per_thread(mut self) -> Call {
-        self.per_thread = true;
+        self.maker = Maker::Proxy;
+        self
+    }
+
+    pub const fn on_both(mut self) -> Call {
+        self.maker = Maker::Both;
         self
     }
 
@@ -154,7 +168,7 @@ const UNKNOWN: Call = Call {
     name: "?",
     args: &[],
     wait: Wait::Never,
-    per_thread: false,
+    maker: Maker::Any,
     answer: Answer::Unknown,
 };
 

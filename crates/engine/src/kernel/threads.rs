@@ -1,12 +1,10 @@
 //! Guest threads: futexes, thread exit, scheduling.
 
-use super::Outcome;
-use super::table::{Arg::*, Args, Call, Len::*, Wait, call};
-use crate::executor::Executor;
+use super::table::{Arg::*, Call, Len::*, Wait, call};
 use crate::guest::{futex, threads as guest};
 
 pub const CALLS: &[Call] = &[
-    call(24, "sched_yield", &[]).by(sched_yield),
+    call(24, "sched_yield", &[]).by(guest::sys_sched_yield),
     call(60, "exit", &[Int]).by(guest::sys_exit),
     call(140, "getpriority", &[Int, Int]).per_thread(),
     call(141, "setpriority", &[Int, Int, Int]).per_thread(),
@@ -41,13 +39,3 @@ pub const CALLS: &[Call] = &[
     // promises holds anyway, and the kernel's own answer says which commands exist.
     call(324, "membarrier", &[Int, Hex, Int]),
 ];
-
-fn sched_yield(ex: &mut Executor, _: Args) -> Outcome {
-    if ex.multi_threaded() {
-        ex.yield_turn();
-    } else {
-        // SAFETY: sched_yield has no arguments and touches no memory.
-        unsafe { crate::syscall!(libc::SYS_sched_yield) };
-    }
-    Outcome::Return(0)
-}
