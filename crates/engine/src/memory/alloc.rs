@@ -19,6 +19,12 @@ pub trait PlaceImage {
     fn place(&mut self, file: &FileIdentity, span: u64) -> Option<u64>;
 }
 
+impl<F: FnMut(&FileIdentity, u64) -> Option<u64>> PlaceImage for F {
+    fn place(&mut self, file: &FileIdentity, span: u64) -> Option<u64> {
+        self(file, span)
+    }
+}
+
 /// The place by a hash of the identity.
 pub struct ByHash;
 
@@ -105,9 +111,12 @@ impl Places {
             .images
             .place(file, len)
             .or_else(|| ByHash.place(file, len));
-        let from = wish.unwrap_or(area.start).checked_next_multiple_of(align)?;
-        let end = from.checked_add(len)?;
-        if layout::is_guest(from, len) && self.conflict(map, from..end).is_none() {
+        let from = match wish {
+            Some(wish) => wish.checked_next_multiple_of(align)?,
+            None => area.end,
+        };
+        let wished = wish.is_some() && layout::is_guest(from, len);
+        if wished && self.conflict(map, from..from + len).is_none() {
             return Some(from);
         }
         let from = from.clamp(area.start, area.end);
@@ -213,7 +222,7 @@ mod tests {
     fn high_maps_are_packed_from_the_top_and_holes_reused() {
         let mut map = MappingMap::default();
         let mut places = Places::new(Box::new(ByHash));
-        let mut take = |map: &mut MappingMap, places: &mut Places, pages: u64| {
+        let take = |map: &mut MappingMap, places: &mut Places, pages: u64| {
             let at = places.find(map, Want::High, pages * PAGE, PAGE).unwrap();
             map.insert(Mapping::anon(at, at + pages * PAGE, 3));
             at

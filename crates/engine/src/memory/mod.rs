@@ -30,6 +30,8 @@ pub mod shm;
 pub mod stack;
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 
 use std::ops::Range;
 

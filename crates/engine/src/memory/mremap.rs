@@ -3,6 +3,7 @@
 use super::alloc::{ATTEMPTS, Want};
 use super::host::{self, MAP_FIXED_NOREPLACE};
 use super::mapping::{Backing, Mapping, PAGE, page_up};
+use super::ops::engine_part;
 use super::{Answer, MapError, Memory};
 use crate::layout;
 
@@ -25,17 +26,10 @@ impl Memory {
             return Err(libc::ENOMEM.into());
         }
         let old_end = old.checked_add(old_len).ok_or(libc::EINVAL)?;
-        for (start, len) in [
-            (old, old_len),
-            (new, if flags & FIXED != 0 { new_len } else { 0 }),
-        ] {
-            if len == 0 || layout::is_guest(start, len) {
-                continue;
-            }
-            let end = start.checked_add(len).ok_or(libc::EINVAL)?;
-            if let Some(ours) = host::engine_overlap(start..end) {
-                return Err(MapError::Engine(ours));
-            }
+        if self.map.get(old).is_none()
+            && let Some(ours) = host::engine_overlap(old..old_end)
+        {
+            return Err(MapError::Engine(ours));
         }
         if flags & FIXED != 0 {
             let new_end = new
@@ -45,6 +39,9 @@ impl Memory {
             let new_end = new_end.ok_or(libc::EINVAL)?;
             if new < old_end && old < new_end {
                 return Err(libc::EINVAL.into());
+            }
+            if !layout::is_guest(new, new_len) {
+                return Err(engine_part(new..new_end));
             }
         }
         let whole = *self.map.get(old).ok_or(libc::EFAULT)?;
@@ -114,7 +111,12 @@ impl Memory {
         let Some(end) = old.checked_add(new_len) else {
             return Ok(false);
         };
-        if !layout::is_guest(old, new_len) || !self.places.is_free(&self.map, whole.end..end) {
+        // The stack's area is not for maps to grow into.
+        let into_stack = old < layout::STACK.start && layout::STACK.start < end;
+        if into_stack
+            || !layout::is_guest(old, new_len)
+            || !self.places.is_free(&self.map, whole.end..end)
+        {
             return Ok(false);
         }
         match host::mremap(old, old_len, new_len, 0, 0) {
