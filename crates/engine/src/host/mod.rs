@@ -1,2 +1,3 @@
 //! Host side: signal handlers and kernel threads of the engine.
 pub mod switch;
+pub mod time;

@@ -13,6 +13,7 @@
 pub mod emit;
 pub mod flags;
 mod rewrite;
+mod time;
 
 use iced_x86::{
     Code, ConditionCode, Decoder, DecoderOptions, EncodingKind, FlowControl, Instruction, Mnemonic,
@@ -21,6 +22,7 @@ use iced_x86::{
 
 use crate::cache::region::{Lengths, Region, Run, Spilled, Stub, bind_or_link, encode_lengths};
 use crate::context::{BUDGET_RCX, Exit, TARGET};
+use crate::vdso;
 use emit::{CC_NZ, CC_Z, Emitter, RCX, Rel32};
 
 /// Most instructions in a block: long blocks save jumps, too long ones waste translation on paths
@@ -307,7 +309,7 @@ impl Translation<'_> {
             FlowControl::Next => self.ordinary(ins, spilled),
             FlowControl::ConditionalBranch => self.conditional(ins),
             FlowControl::UnconditionalBranch => self.jump(ins.near_branch_target(), ins.ip()),
-            FlowControl::Call if ins.mnemonic() == Mnemonic::Syscall => self.syscall(ins),
+            FlowControl::Call if ins.mnemonic() == Mnemonic::Syscall => self.syscall(ins, spilled),
             FlowControl::Call if ins.op0_kind() == OpKind::NearBranch64 => self.call(ins),
             FlowControl::Return if is_near_return(ins) => self.ret(ins),
             FlowControl::IndirectBranch if is_near_indirect(ins) => self.indirect(ins, spilled),
@@ -334,10 +336,20 @@ impl Translation<'_> {
         Next::End
     }
 
-    fn syscall(&mut self, ins: &Instruction) -> Next {
-        // rcx and r11 are the kernel's to spoil; the engine sets them.
-        self.code.exit_arg(ins.next_ip());
-        self.code.exit(Exit::Syscall as usize);
+    fn syscall(&mut self, ins: &Instruction, spilled: &mut Spilled) -> Next {
+        let leave = |code: &mut Emitter| {
+            // rcx and r11 are the kernel's to spoil; the engine sets them.
+            code.exit_arg(ins.next_ip());
+            code.exit(Exit::Syscall as usize);
+        };
+        // In the vdso, `mov eax, nr` comes before.
+        let call = vdso::entry(ins.ip().wrapping_sub(vdso::SYSCALL_OFFSET));
+        if let Some(call) = call.filter(|&call| time::is_fast(call)) {
+            time::emit(&mut self.code, call, leave);
+            *spilled = Spilled::Rcx;
+            return Next::Sequential;
+        }
+        leave(&mut self.code);
         Next::End
     }
 
