@@ -6,9 +6,9 @@
 //! conditional branches, back out of a followed call. No state is carried from one instruction to
 //! the next, so any translated instruction of immutable code may be entered.
 //!
-//! Ticks: each transfer of control to the same or a lower address, each return and each other
-//! indirect branch counts one. In between control only moves forward, so (ticks, pc) names one
-//! instruction of a run.
+//! Ticks: each jump to the same or a lower address, each return and each other indirect branch
+//! counts one. A direct call doesn't: its return will. In between control only moves forward or
+//! deeper into the stack, so (ticks, pc, sp) names one instruction of a run.
 
 pub mod emit;
 pub mod flags;
@@ -548,10 +548,6 @@ impl Translation<'_> {
     fn call(&mut self, ins: &Instruction) -> Next {
         let target = ins.near_branch_target();
         self.code.push_pc(ins.next_ip());
-        if target <= ins.ip() {
-            self.tick_and_go(target);
-            return Next::End;
-        }
         let next = self.follow_or_go(target);
         if matches!(next, Next::Follow(_)) {
             if self.frames.len() >= MAX_CALL_DEPTH {
