@@ -7,6 +7,9 @@
 
 use std::mem::offset_of;
 
+use crate::host::hub::Hub;
+use crate::host::kernel_thread::KernelThread;
+
 pub const RAX: usize = 0;
 pub const RCX: usize = 1;
 pub const RDX: usize = 2;
@@ -137,6 +140,11 @@ pub struct GsBlock {
     pub in_guest: u32,
     /// Ticks taken away from the budget by [`GsBlock::kick`], to keep the count right.
     pub kicked: i64,
+    /// What signal handlers need to know about the kernel thread they interrupted. Proxies have
+    /// the same header at the same offset, see [`crate::host::proxy::ProxyBlock`].
+    pub host: KernelThread,
+    /// Where proxies report to the executor.
+    pub hub: Hub,
     /// For indirect branches: index is the low 16 bits of the target, value the host address of
     /// a stub that compares the whole target.
     pub dispatch: [u32; DISPATCH_SLOTS],
@@ -150,12 +158,13 @@ pub const EXITS: usize = offset_of!(GsBlock, exits);
 pub const DISPATCH: usize = offset_of!(GsBlock, dispatch);
 
 impl GsBlock {
-    /// Makes the running guest leave the cache at its next tick. Only for the executor's own
-    /// kernel thread (a handler that interrupted it): the emitted code updates the counter with
-    /// one instruction, so a handler always sees it whole.
+    /// Makes the guest leave the cache at its next tick. Only for the executor's own kernel
+    /// thread (a handler that interrupted it): the emitted code updates the counter with one
+    /// instruction, so a handler always sees it whole. A counter that is cut while the engine
+    /// runs is harmless: the executor puts it right before it looks at `attention` and enters.
     pub fn kick(&mut self) {
         self.attention = 1;
-        if self.in_guest != 0 && self.ticks_left > 1 {
+        if self.ticks_left > 1 {
             self.kicked += self.ticks_left - 1;
             self.ticks_left = 1;
         }

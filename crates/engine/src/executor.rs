@@ -34,6 +34,7 @@ impl Executor {
             // Ends the turn of a thread that waits or has used its budget; waits when none can run.
             self.schedule();
             let exit = self.enter();
+            self.gs.hub.left_guest();
             self.handle(exit);
         }
     }
@@ -50,12 +51,28 @@ impl Executor {
                 Outcome::Restart => self.restart_syscall(),
                 Outcome::Parked | Outcome::Replaced => {}
             },
-            Exit::Budget => self.threads.turn_over(),
+            Exit::Budget => self.budget_spent(),
             Exit::Emulate => kernel::emulate::instruction(self),
             Exit::Fault => self.fault(),
             // Links, indirect misses and stale heads are the cache's own business: `enter` answers
             // them and goes on.
             Exit::Link | Exit::Indirect | Exit::Stale | Exit::Step | Exit::Attention => {}
         }
+    }
+
+    /// A write to `addr` failed. True if its page was protected only because code was translated
+    /// from it, and isn't any more.
+    pub fn code_write_fault(&mut self, _addr: u64) -> bool {
+        false
+    }
+
+    /// Whether the guest has a mapping at `addr`.
+    pub fn is_mapped(&self, _addr: u64) -> bool {
+        false
+    }
+
+    /// Whether `addr` lies in a shared mapping.
+    pub fn is_shared(&self, _addr: u64) -> bool {
+        false
     }
 }
