@@ -365,11 +365,15 @@ impl CodeCache {
 
     /// Puts `gs.regs` into the guest's terms after a fault inside translated code.
     fn recover(&mut self, gs: &mut GsBlock) {
-        let host = gs.fault.host_pc as u32;
+        // int3 and int1 report behind themselves.
+        const BREAKPOINT: u64 = 3;
+        const DEBUG: u64 = 1;
+        let behind = matches!(gs.fault.trapno, BREAKPOINT | DEBUG) as u32;
+        let host = gs.fault.host_pc as u32 - behind;
         let place = self
             .place_of(host)
             .unwrap_or_else(|| panic!("a fault at {host:#x}, which no guest instruction explains"));
-        gs.regs.rip = place.guest;
+        gs.regs.rip = place.guest + behind as u64;
         match place.spilled {
             Spilled::None => {}
             Spilled::Rcx => gs.regs.gpr[RCX] = gs.spill[0],
