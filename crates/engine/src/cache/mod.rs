@@ -53,6 +53,8 @@ pub struct CodeCache {
     /// Number of blocks so far, and how many of them may be optimised (see CONTRIBUTING, bisecting).
     blocks: u64,
     optimise_up_to: u64,
+    /// Blocks to show with their translation, by number.
+    dump: Range<u64>,
     trace: bool,
 }
 
@@ -74,6 +76,7 @@ impl CodeCache {
             dispatch_dirty: true,
             blocks: 0,
             optimise_up_to: options.bisect.unwrap_or(u64::MAX),
+            dump: options.dump.clone(),
             trace: options.trace,
         })
     }
@@ -223,6 +226,9 @@ impl CodeCache {
             let before = region.hot;
             let block = translate::translate(region, &View(memory), pc, shape)
                 .ok_or_else(|| FetchFault(page_after(pc)))?;
+            if self.dump.contains(&self.blocks) {
+                eprint!("{}: {}", self.blocks, translate::dump::block(region, &block));
+            }
             self.blocks += 1;
             stats.blocks += 1;
             stats.guest_bytes += block.guest.iter().map(|r| r.end - r.start).sum::<u64>();
@@ -235,7 +241,9 @@ impl CodeCache {
             self.dispatch_dirty = true;
             self.recent.fill((0, 0));
         }
-        let found = self.mutable.entry(pc, stub, shared, optimise, memory, stats);
+        let dump = self.dump.contains(&self.blocks);
+        let how = mutable::How { stub, shared, optimise, dump };
+        let found = self.mutable.entry(pc, how, memory, stats);
         let entry = found.ok_or_else(|| FetchFault(page_after(pc)))?;
         self.blocks += 1;
         Ok((entry, false))

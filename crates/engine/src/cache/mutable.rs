@@ -30,6 +30,15 @@ struct Block {
     shared: bool,
 }
 
+/// How a block is wanted.
+#[derive(Clone, Copy)]
+pub struct How {
+    pub stub: bool,
+    pub shared: bool,
+    pub optimise: bool,
+    pub dump: bool,
+}
+
 pub struct Mutable {
     pub region: Region,
     blocks: Vec<Block>,
@@ -59,12 +68,11 @@ impl Mutable {
     pub fn entry(
         &mut self,
         pc: u64,
-        stub: bool,
-        shared: bool,
-        optimise: bool,
+        how: How,
         memory: &mut Memory,
         stats: &mut Stats,
     ) -> Option<u32> {
+        let How { stub, shared, optimise, dump } = how;
         let old = self.heads.get(&pc).copied();
         if let Some(number) = old {
             let block = &self.blocks[number as usize];
@@ -80,6 +88,9 @@ impl Mutable {
         let shape = Shape { mutable: true, stub, single: shared.then_some(64), optimise: optimise && !shared };
         let before = self.region.hot;
         let block = translate::translate(&mut self.region, &View(memory), pc, shape)?;
+        if dump {
+            eprint!("{}", translate::dump::block(&self.region, &block));
+        }
         stats.blocks += 1;
         stats.guest_bytes += block.guest.iter().map(|r| r.end - r.start).sum::<u64>();
         stats.host_bytes += (self.region.hot - before) as u64;

@@ -10,6 +10,7 @@
 //! counts one. A direct call doesn't: its return will. In between control only moves forward or
 //! deeper into the stack, so (ticks, pc, sp) names one instruction of a run.
 
+pub mod dump;
 pub mod emit;
 pub mod flags;
 mod rewrite;
