@@ -94,13 +94,12 @@ impl Mutable {
         stats.blocks += 1;
         stats.guest_bytes += block.guest.iter().map(|r| r.end - r.start).sum::<u64>();
         stats.host_bytes += (self.region.hot - before) as u64;
-        let len = if pc > u32::MAX as u64 { 32 } else { 20 };
         let stale_stub = self.region.place_cold(
             |stub| {
                 stub.exit_arg(pc);
                 stub.exit(Exit::Stale as usize);
             },
-            len,
+            translate::exit_stub_len(pc),
         );
         let number = self.blocks.len() as u32;
         let hash = hash_guest(&block.guest, memory).expect("it was just decoded");

@@ -163,14 +163,18 @@ fn dispatch_stub(region: &mut Region, fetch: &dyn Fetch, code: &mut Emitter, pc:
 
 /// A stub that leaves the cache because the budget is used up; the guest goes on at `pc`.
 fn budget_stub(region: &mut Region, pc: u64, routine: usize) -> u32 {
-    let len = if pc > u32::MAX as u64 { 32 } else { 20 };
     region.place_cold(
         |stub| {
             stub.exit_arg(pc);
             stub.exit(routine);
         },
-        len,
+        exit_stub_len(pc),
     )
+}
+
+/// Size of a stub that names a guest pc and leaves.
+pub(crate) fn exit_stub_len(pc: u64) -> u32 {
+    if pc > u32::MAX as u64 { 32 } else { 20 }
 }
 
 fn live_flags(fetch: &dyn Fetch, pc: u64) -> u32 {
@@ -250,10 +254,18 @@ impl Translation<'_> {
                 return None;
             };
             let before = self.code.bytes.len();
+            if let Some(branch) = self.fusible(&ins, join) {
+                self.compare_and_branch(&ins, &branch);
+                self.count += 2;
+                let len = ins.len() + branch.len();
+                self.push_lengths(len, self.code.bytes.len() - before, Spilled::None);
+                pc = branch.next_ip();
+                continue;
+            }
             let mut spilled = Spilled::None;
             let next = self.instruction(&ins, &mut spilled);
             self.count += 1;
-            self.push_lengths(&ins, self.code.bytes.len() - before, spilled);
+            self.push_lengths(ins.len(), self.code.bytes.len() - before, spilled);
             match next {
                 Next::Sequential => pc = ins.next_ip(),
                 Next::Follow(target) => {
@@ -268,11 +280,55 @@ impl Translation<'_> {
         }
     }
 
-    fn push_lengths(&mut self, ins: &Instruction, host: usize, spilled: Spilled) {
-        let lengths = Lengths { guest: ins.len() as u8, host: host as u32, spilled };
+    fn push_lengths(&mut self, guest: usize, host: usize, spilled: Spilled) {
+        let lengths = Lengths { guest: guest as u8, host: host as u32, spilled };
         encode_lengths(&mut self.lengths, lengths);
         let run = self.runs.last_mut().expect("a run is open");
-        run.guest_len += ins.len() as u32;
+        run.guest_len += guest as u32;
+    }
+
+    /// A comparison of registers whose flags a backward branch uses and code behind it may use
+    /// again: the tick may spoil them, since the comparison can be repeated. The two become one
+    /// place: nobody may enter at the branch with other flags.
+    fn fusible(&self, ins: &Instruction, join: u64) -> Option<Instruction> {
+        let compares = matches!(ins.mnemonic(), Mnemonic::Cmp | Mnemonic::Test)
+            && (0..ins.op_count()).all(|op| ins.op_kind(op) != OpKind::Memory);
+        if !compares || !self.shape.optimise || self.shape.single.is_some() || ins.next_ip() >= join {
+            return None;
+        }
+        let branch = decode(self.fetch, ins.next_ip())?;
+        let target = branch.near_branch_target();
+        let fits = branch.flow_control() == FlowControl::ConditionalBranch
+            && (branch.is_jcc_short() || branch.is_jcc_near())
+            && target <= branch.ip()
+            && ins.len() + branch.len() < 16
+            && self.is_ours(branch.ip())
+            && self.is_ours(target)
+            && live_flags(self.fetch, target) & flags::DEC != 0;
+        fits.then_some(branch)
+    }
+
+    fn compare_and_branch(&mut self, compare: &Instruction, branch: &Instruction) {
+        let target = branch.near_branch_target();
+        self.copy(compare);
+        let skip = self.code.jcc_short((branch.condition_code() as u8 - 1) ^ 1);
+        self.code.tick_dec();
+        let out = self.code.jcc(CC_Z);
+        // SAFETY: these bytes were just decoded.
+        let again = unsafe { std::slice::from_raw_parts(compare.ip() as *const u8, compare.len()) };
+        let len = again.len() as u32 + exit_stub_len(target);
+        let stub = self.region.place_cold(
+            |stub| {
+                stub.raw(again);
+                stub.exit_arg(target);
+                stub.exit(Exit::Budget as usize);
+            },
+            len,
+        );
+        self.code.bind(out, stub);
+        self.copy(compare);
+        self.go_to(target);
+        self.code.bind_short(skip);
     }
 
     fn close_run(&mut self) {
