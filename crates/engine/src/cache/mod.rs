@@ -11,6 +11,7 @@ pub mod store;
 #[cfg(test)]
 mod tests;
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use crate::context::{Exit, Fault, GsBlock, R11, RCX};
@@ -153,7 +154,7 @@ impl CodeCache {
         let pc = gs.regs.rip;
         let shape = Shape { mutable: false, stub: false, single: Some(count), optimise: false };
         let mark = self.mutable.region.mark();
-        let Some(block) = translate::translate(&mut self.mutable.region, &View(memory), pc, shape)
+        let Some(block) = translate::translate(&mut self.mutable.region, &View::of(memory), pc, shape)
         else {
             return fetch_fault(gs, memory, pc);
         };
@@ -224,7 +225,7 @@ impl CodeCache {
                 self.recent.fill((0, 0));
             }
             let before = region.hot;
-            let block = translate::translate(region, &View(memory), pc, shape)
+            let block = translate::translate(region, &View::of(memory), pc, shape)
                 .ok_or_else(|| FetchFault(page_after(pc)))?;
             if self.dump.contains(&self.blocks) {
                 eprint!("{}: {}", self.blocks, translate::dump::block(region, &block));
@@ -331,7 +332,7 @@ impl CodeCache {
         let optimise = self.blocks < self.optimise_up_to;
         let Some(region) = self.region_of_host(entry) else { return };
         if region.stub(pc).is_none() {
-            translate::add_stub(region, &View(memory), pc, entry, optimise);
+            translate::add_stub(region, &View::of(memory), pc, entry, optimise);
         }
         let stub = region.stub(pc).expect("it was just made");
         let own_miss = region.miss_thunk;
@@ -404,21 +405,41 @@ impl CodeCache {
 }
 
 /// Guest memory as the translator sees it.
-pub(crate) struct View<'a>(pub &'a Memory);
+pub(crate) struct View<'a> {
+    memory: &'a Memory,
+    /// The last mapping asked about: nearly every question is about the same one.
+    last: Cell<(u64, u64, bool)>,
+}
 
-impl Fetch for View<'_> {
-    fn code_end(&self, pc: u64) -> Option<u64> {
-        match self.0.fetch(pc) {
-            Fetched::Executable(code) => Some(code.range.end),
+impl<'a> View<'a> {
+    pub(crate) fn of(memory: &'a Memory) -> View<'a> {
+        View { memory, last: Cell::new((0, 0, false)) }
+    }
+
+    /// Start, end and immutability of the executable mapping at `pc`.
+    fn mapping(&self, pc: u64) -> Option<(u64, u64, bool)> {
+        let last = self.last.get();
+        if last.0 <= pc && pc < last.1 {
+            return Some(last);
+        }
+        match self.memory.fetch(pc) {
+            Fetched::Executable(code) => {
+                let found = (code.range.start, code.range.end, code.immutable);
+                self.last.set(found);
+                Some(found)
+            }
             _ => None,
         }
     }
+}
+
+impl Fetch for View<'_> {
+    fn code_end(&self, pc: u64) -> Option<u64> {
+        self.mapping(pc).map(|(_, end, _)| end)
+    }
 
     fn same_body(&self, a: u64, b: u64) -> bool {
-        let body = |pc| match self.0.fetch(pc) {
-            Fetched::Executable(code) if code.immutable => Some(code.range),
-            _ => None,
-        };
+        let body = |pc| self.mapping(pc).filter(|&(_, _, immutable)| immutable);
         body(a) == body(b)
     }
 }

@@ -87,7 +87,7 @@ impl Mutable {
         let stub = stub && !shared && self.region.stub(pc).is_none();
         let shape = Shape { mutable: true, stub, single: shared.then_some(64), optimise: optimise && !shared };
         let before = self.region.hot;
-        let block = translate::translate(&mut self.region, &View(memory), pc, shape)?;
+        let block = translate::translate(&mut self.region, &View::of(memory), pc, shape)?;
         if dump {
             eprint!("{}", translate::dump::block(&self.region, &block));
         }
@@ -189,7 +189,7 @@ fn hash_guest(ranges: &[Range<u64>], memory: &Memory) -> Option<u64> {
     use crate::translate::Fetch;
     let mut hasher = FxHasher::default();
     for range in ranges {
-        if View(memory).code_end(range.start)? < range.end {
+        if View::of(memory).code_end(range.start)? < range.end {
             return None;
         }
         // SAFETY: the mapping says that these bytes are executable, so they are readable.

@@ -83,6 +83,8 @@ struct Translation<'a> {
     lengths_base: u32,
     frames: Vec<Frame>,
     count: usize,
+    /// Byte offset of the RIP-relative displacement in the instruction at hand.
+    displacement: usize,
 }
 
 /// Translates a block that starts at `pc`. None if there is no code at `pc`.
@@ -99,6 +101,7 @@ pub fn translate(region: &mut Region, fetch: &dyn Fetch, pc: u64, shape: Shape) 
         lengths_base,
         frames: Vec::new(),
         count: 0,
+        displacement: 0,
     };
     let entry = t.block(pc);
     Some(t.finish(entry))
@@ -183,6 +186,11 @@ fn live_flags(fetch: &dyn Fetch, pc: u64) -> u32 {
 
 /// The instruction at `pc`, or None if not all of it is executable.
 pub fn decode(fetch: &dyn Fetch, pc: u64) -> Option<Instruction> {
+    Some(decode_with_offset(fetch, pc)?.0)
+}
+
+/// Also tells where the displacement of a RIP-relative operand is.
+fn decode_with_offset(fetch: &dyn Fetch, pc: u64) -> Option<(Instruction, usize)> {
     let end = fetch.code_end(pc)?;
     let len = (end - pc).min(15) as usize;
     // SAFETY: `code_end` says that these bytes are mapped and readable.
@@ -192,7 +200,12 @@ pub fn decode(fetch: &dyn Fetch, pc: u64) -> Option<Instruction> {
     if ins.is_invalid() && len < 15 && decoder.last_error() == iced_x86::DecoderError::NoMoreBytes {
         return None;
     }
-    Some(ins)
+    let offset = if ins.is_ip_rel_memory_operand() {
+        decoder.get_constant_offsets(&ins).displacement_offset()
+    } else {
+        0
+    };
+    Some((ins, offset))
 }
 
 /// What comes after an instruction.
@@ -245,8 +258,8 @@ impl Translation<'_> {
             let stop = self.count >= self.shape.single.unwrap_or(MAX_INSTRUCTIONS)
                 || pc >= join
                 || (pc != start && !self.is_ours(pc));
-            let ins = if stop { None } else { decode(self.fetch, pc) };
-            let Some(ins) = ins else {
+            let decoded = if stop { None } else { decode_with_offset(self.fetch, pc) };
+            let Some((ins, displacement)) = decoded else {
                 // Never at the very first instruction: `translate` has decoded it. Falling from
                 // one body of code into another isn't a branch and counts no tick.
                 self.fall_to(pc);
@@ -263,6 +276,7 @@ impl Translation<'_> {
                 continue;
             }
             let mut spilled = Spilled::None;
+            self.displacement = displacement;
             let next = self.instruction(&ins, &mut spilled);
             self.count += 1;
             self.push_lengths(ins.len(), self.code.bytes.len() - before, spilled);
@@ -443,7 +457,7 @@ impl Translation<'_> {
         }
         let at = self.code.bytes.len();
         self.copy(ins);
-        let offset = at + displacement_offset(ins);
+        let offset = at + self.displacement;
         self.code.bytes[offset..offset + 4].copy_from_slice(&disp.to_le_bytes());
         true
     }
@@ -682,15 +696,6 @@ impl Translation<'_> {
 
 /// The head of a mutable block: a five-byte nop.
 pub const HEAD: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
-
-/// Byte offset of the 32-bit displacement of a RIP-relative operand.
-fn displacement_offset(ins: &Instruction) -> usize {
-    // SAFETY: these bytes were just decoded.
-    let bytes = unsafe { std::slice::from_raw_parts(ins.ip() as *const u8, ins.len()) };
-    let mut decoder = Decoder::with_ip(64, bytes, ins.ip(), DecoderOptions::NONE);
-    let decoded = decoder.decode();
-    decoder.get_constant_offsets(&decoded).displacement_offset()
-}
 
 /// jrcxz, jecxz, loop, loope, loopne as they are, rel8 to be filled in.
 fn counted_branch(ins: &Instruction) -> &'static [u8] {
