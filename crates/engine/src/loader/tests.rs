@@ -268,13 +268,14 @@ fn run_natively(path: &CString, argv: &[&str], envp: &[&str]) -> (String, i32) {
         .map(|m| (m.start, m.len()))
         .collect();
     let mut pipe = [0; 2];
-    // SAFETY: the child makes raw system calls only, until it becomes the guest.
+    // SAFETY: the child makes raw system calls only (and frees nothing: another thread may hold the
+    // allocator), until it becomes the guest.
     unsafe {
         assert_eq!(libc::pipe(pipe.as_mut_ptr()), 0);
         let pid = syscall!(libc::SYS_fork);
         if pid == 0 {
             syscall!(libc::SYS_dup2, pipe[1], 1);
-            for (start, len) in code {
+            for &(start, len) in &code {
                 syscall!(
                     libc::SYS_mprotect,
                     start,
