@@ -43,7 +43,7 @@ pub struct Run {
     #[arg(long)]
     pub no_cache: bool,
 
-    /// Switches for debugging the engine, with commas between them: trace, bisect=N, calls.
+    /// Switches for debugging the engine, with commas between them: trace, bisect=N, dump=N..M, calls.
     /// The environment variable CLEW_DEBUG says the same
     #[arg(long, value_name = "SWITCHES", hide = true)]
     pub debug: Option<String>,

@@ -7,6 +7,10 @@
 
 use std::mem::offset_of;
 
+use crate::host::hub::Hub;
+use crate::host::kernel_thread::KernelThread;
+use crate::translate::emit::{TICK_LEA, TICK_STORE};
+
 pub const RAX: usize = 0;
 pub const RCX: usize = 1;
 pub const RDX: usize = 2;
@@ -137,6 +141,11 @@ pub struct GsBlock {
     pub in_guest: u32,
     /// Ticks taken away from the budget by [`GsBlock::kick`], to keep the count right.
     pub kicked: i64,
+    /// What signal handlers need to know about the kernel thread they interrupted. Proxies have
+    /// the same header at the same offset, see [`crate::host::proxy::ProxyBlock`].
+    pub host: KernelThread,
+    /// Where proxies report to the executor.
+    pub hub: Hub,
     /// For indirect branches: index is the low 16 bits of the target, value the host address of
     /// a stub that compares the whole target.
     pub dispatch: [u32; DISPATCH_SLOTS],
@@ -150,14 +159,43 @@ pub const EXITS: usize = offset_of!(GsBlock, exits);
 pub const DISPATCH: usize = offset_of!(GsBlock, dispatch);
 
 impl GsBlock {
-    /// Makes the running guest leave the cache at its next tick. Only for the executor's own
-    /// kernel thread (a handler that interrupted it): the emitted code updates the counter with
-    /// one instruction, so a handler always sees it whole.
+    /// Makes the guest leave the cache at its next tick. Only for the executor's own kernel
+    /// thread (a handler that interrupted it). A counter that is cut while the engine runs is
+    /// harmless: the executor puts it right before it looks at `attention` and enters.
     pub fn kick(&mut self) {
         self.attention = 1;
-        if self.in_guest != 0 && self.ticks_left > 1 {
-            self.kicked += self.ticks_left - 1;
-            self.ticks_left = 1;
-        }
+        self.kicked += cut(&mut self.ticks_left, 1);
     }
+
+    /// The same where translated code was interrupted at `rip`: a tick that may not touch flags is
+    /// counted in rcx, and between its load and its store that is where the counter is.
+    ///
+    /// # Safety
+    /// `rip` is in the code cache, and `rcx` the interrupted thread's register.
+    pub unsafe fn kick_in_cache(&mut self, rip: u64, rcx: &mut u64) {
+        // SAFETY: the kernel was about to fetch from there; regions are mapped in whole pages, and
+        // the sequence is never the last thing in one.
+        let code = unsafe { std::slice::from_raw_parts(rip as *const u8, 13) };
+        let is_store = |code: &[u8]| {
+            code.starts_with(&TICK_STORE) && code[5..9] == (TICKS_LEFT as u32).to_le_bytes()
+        };
+        let left = if is_store(code) {
+            1
+        } else if code.starts_with(&TICK_LEA) && is_store(&code[TICK_LEA.len()..]) {
+            2
+        } else {
+            return self.kick();
+        };
+        self.attention = 1;
+        let mut counter = *rcx as i64;
+        self.kicked += cut(&mut counter, left);
+        *rcx = counter as u64;
+    }
+}
+
+/// Lowers a counter to `left`; returns by how much.
+fn cut(counter: &mut i64, left: i64) -> i64 {
+    let taken = (*counter - left).max(0);
+    *counter -= taken;
+    taken
 }

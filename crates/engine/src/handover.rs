@@ -60,6 +60,10 @@ impl Handover {
         if let Some(folder) = &self.options.cache_dir {
             field("cache", folder.as_os_str().as_bytes());
         }
+        let dump = &self.options.dump;
+        if !dump.is_empty() {
+            field("dump", join(&[dump.start, dump.end]).as_bytes());
+        }
         if let Some(limit) = self.own.address_space {
             field("as", join(&limit).as_bytes());
         }
@@ -104,6 +108,10 @@ impl Handover {
                 "trace" => options.trace = true,
                 "calls" => options.warn_calls = true,
                 "bisect" => options.bisect = Some(number()? as u64),
+                "dump" => match split(&bytes)?[..] {
+                    [from, to] => options.dump = from..to,
+                    _ => return None,
+                },
                 "cache" => options.cache_dir = Some(OsStr::from_bytes(&bytes).into()),
                 "as" => handover.own.address_space = split(&bytes)?.try_into().ok(),
                 "stats" if bytes == b"main" => options.stats = StatsFor::Main,
@@ -174,6 +182,7 @@ mod tests {
             trace: true,
             bisect: Some(u64::MAX),
             warn_calls: true,
+            dump: 3..9,
         };
         sent.own.hidden = Hidden {
             itself: 1000,

@@ -40,6 +40,8 @@ pub struct Options {
     /// Debugging switches of the translator, see CONTRIBUTING.
     pub trace: bool,
     pub bisect: Option<u64>,
+    /// Numbers of the blocks to show with their translation.
+    pub dump: std::ops::Range<u64>,
     /// Tell about system calls that the table doesn't know.
     pub warn_calls: bool,
 }
@@ -55,10 +57,21 @@ impl Options {
                 Some(("bisect", n)) => {
                     self.bisect = Some(n.parse().map_err(|_| word.to_string())?);
                 }
+                Some(("dump", blocks)) => {
+                    self.dump = range(blocks).ok_or_else(|| word.to_string())?;
+                }
                 _ => return Err(word.to_string()),
             }
         }
         Ok(())
+    }
+}
+
+/// `7` or `7..12`.
+fn range(text: &str) -> Option<std::ops::Range<u64>> {
+    match text.split_once("..") {
+        Some((from, to)) => Some(from.parse().ok()?..to.parse().ok()?),
+        None => text.parse().ok().map(|n: u64| n..n.saturating_add(1)),
     }
 }
 
@@ -147,7 +160,10 @@ mod tests {
     #[test]
     fn debug_words() {
         let mut options = Options::default();
-        assert_eq!(options.debug("trace,bisect=12,calls"), Ok(()));
+        assert_eq!(options.debug("trace,bisect=12,calls,dump=3..5"), Ok(()));
+        assert_eq!(options.dump, 3..5);
+        assert_eq!(options.debug("dump=7"), Ok(()));
+        assert_eq!(options.dump, 7..8);
         assert!(options.trace && options.warn_calls);
         assert_eq!(options.bisect, Some(12));
         assert_eq!(options.debug("nonsense"), Err("nonsense".into()));

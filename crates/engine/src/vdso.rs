@@ -61,6 +61,8 @@ const VERSYM: usize = 0x480;
 const VERDEF: usize = 0x4c0;
 const DYNAMIC: usize = 0x540;
 const TEXT: usize = 0x800;
+/// Offset of a function's `syscall` instruction, behind `mov eax, nr`.
+pub const SYSCALL_OFFSET: u64 = 5;
 /// Distance from one function to the next.
 const STEP: usize = 16;
 

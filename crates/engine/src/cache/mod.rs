@@ -11,6 +11,7 @@ pub mod store;
 #[cfg(test)]
 mod tests;
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use crate::context::{Exit, Fault, GsBlock, R11, RCX};
@@ -53,6 +54,8 @@ pub struct CodeCache {
     /// Number of blocks so far, and how many of them may be optimised (see CONTRIBUTING, bisecting).
     blocks: u64,
     optimise_up_to: u64,
+    /// Blocks to show with their translation, by number.
+    dump: Range<u64>,
     trace: bool,
 }
 
@@ -74,6 +77,7 @@ impl CodeCache {
             dispatch_dirty: true,
             blocks: 0,
             optimise_up_to: options.bisect.unwrap_or(u64::MAX),
+            dump: options.dump.clone(),
             trace: options.trace,
         })
     }
@@ -150,7 +154,7 @@ impl CodeCache {
         let pc = gs.regs.rip;
         let shape = Shape { mutable: false, stub: false, single: Some(count), optimise: false };
         let mark = self.mutable.region.mark();
-        let Some(block) = translate::translate(&mut self.mutable.region, &View(memory), pc, shape)
+        let Some(block) = translate::translate(&mut self.mutable.region, &View::of(memory), pc, shape)
         else {
             return fetch_fault(gs, memory, pc);
         };
@@ -221,8 +225,11 @@ impl CodeCache {
                 self.recent.fill((0, 0));
             }
             let before = region.hot;
-            let block = translate::translate(region, &View(memory), pc, shape)
+            let block = translate::translate(region, &View::of(memory), pc, shape)
                 .ok_or_else(|| FetchFault(page_after(pc)))?;
+            if self.dump.contains(&self.blocks) {
+                eprint!("{}: {}", self.blocks, translate::dump::block(region, &block));
+            }
             self.blocks += 1;
             stats.blocks += 1;
             stats.guest_bytes += block.guest.iter().map(|r| r.end - r.start).sum::<u64>();
@@ -235,7 +242,9 @@ impl CodeCache {
             self.dispatch_dirty = true;
             self.recent.fill((0, 0));
         }
-        let found = self.mutable.entry(pc, stub, shared, optimise, memory, stats);
+        let dump = self.dump.contains(&self.blocks);
+        let how = mutable::How { stub, shared, optimise, dump };
+        let found = self.mutable.entry(pc, how, memory, stats);
         let entry = found.ok_or_else(|| FetchFault(page_after(pc)))?;
         self.blocks += 1;
         Ok((entry, false))
@@ -323,7 +332,7 @@ impl CodeCache {
         let optimise = self.blocks < self.optimise_up_to;
         let Some(region) = self.region_of_host(entry) else { return };
         if region.stub(pc).is_none() {
-            translate::add_stub(region, &View(memory), pc, entry, optimise);
+            translate::add_stub(region, &View::of(memory), pc, entry, optimise);
         }
         let stub = region.stub(pc).expect("it was just made");
         let own_miss = region.miss_thunk;
@@ -365,11 +374,15 @@ impl CodeCache {
 
     /// Puts `gs.regs` into the guest's terms after a fault inside translated code.
     fn recover(&mut self, gs: &mut GsBlock) {
-        let host = gs.fault.host_pc as u32;
+        // int3 and int1 report behind themselves.
+        const BREAKPOINT: u64 = 3;
+        const DEBUG: u64 = 1;
+        let behind = matches!(gs.fault.trapno, BREAKPOINT | DEBUG) as u32;
+        let host = gs.fault.host_pc as u32 - behind;
         let place = self
             .place_of(host)
             .unwrap_or_else(|| panic!("a fault at {host:#x}, which no guest instruction explains"));
-        gs.regs.rip = place.guest;
+        gs.regs.rip = place.guest + behind as u64;
         match place.spilled {
             Spilled::None => {}
             Spilled::Rcx => gs.regs.gpr[RCX] = gs.spill[0],
@@ -392,21 +405,41 @@ impl CodeCache {
 }
 
 /// Guest memory as the translator sees it.
-pub(crate) struct View<'a>(pub &'a Memory);
+pub(crate) struct View<'a> {
+    memory: &'a Memory,
+    /// The last mapping asked about: nearly every question is about the same one.
+    last: Cell<(u64, u64, bool)>,
+}
 
-impl Fetch for View<'_> {
-    fn code_end(&self, pc: u64) -> Option<u64> {
-        match self.0.fetch(pc) {
-            Fetched::Executable(code) => Some(code.range.end),
+impl<'a> View<'a> {
+    pub(crate) fn of(memory: &'a Memory) -> View<'a> {
+        View { memory, last: Cell::new((0, 0, false)) }
+    }
+
+    /// Start, end and immutability of the executable mapping at `pc`.
+    fn mapping(&self, pc: u64) -> Option<(u64, u64, bool)> {
+        let last = self.last.get();
+        if last.0 <= pc && pc < last.1 {
+            return Some(last);
+        }
+        match self.memory.fetch(pc) {
+            Fetched::Executable(code) => {
+                let found = (code.range.start, code.range.end, code.immutable);
+                self.last.set(found);
+                Some(found)
+            }
             _ => None,
         }
     }
+}
+
+impl Fetch for View<'_> {
+    fn code_end(&self, pc: u64) -> Option<u64> {
+        self.mapping(pc).map(|(_, end, _)| end)
+    }
 
     fn same_body(&self, a: u64, b: u64) -> bool {
-        let body = |pc| match self.0.fetch(pc) {
-            Fetched::Executable(code) if code.immutable => Some(code.range),
-            _ => None,
-        };
+        let body = |pc| self.mapping(pc).filter(|&(_, _, immutable)| immutable);
         body(a) == body(b)
     }
 }

@@ -30,6 +30,15 @@ struct Block {
     shared: bool,
 }
 
+/// How a block is wanted.
+#[derive(Clone, Copy)]
+pub struct How {
+    pub stub: bool,
+    pub shared: bool,
+    pub optimise: bool,
+    pub dump: bool,
+}
+
 pub struct Mutable {
     pub region: Region,
     blocks: Vec<Block>,
@@ -59,12 +68,11 @@ impl Mutable {
     pub fn entry(
         &mut self,
         pc: u64,
-        stub: bool,
-        shared: bool,
-        optimise: bool,
+        how: How,
         memory: &mut Memory,
         stats: &mut Stats,
     ) -> Option<u32> {
+        let How { stub, shared, optimise, dump } = how;
         let old = self.heads.get(&pc).copied();
         if let Some(number) = old {
             let block = &self.blocks[number as usize];
@@ -79,17 +87,19 @@ impl Mutable {
         let stub = stub && !shared && self.region.stub(pc).is_none();
         let shape = Shape { mutable: true, stub, single: shared.then_some(64), optimise: optimise && !shared };
         let before = self.region.hot;
-        let block = translate::translate(&mut self.region, &View(memory), pc, shape)?;
+        let block = translate::translate(&mut self.region, &View::of(memory), pc, shape)?;
+        if dump {
+            eprint!("{}", translate::dump::block(&self.region, &block));
+        }
         stats.blocks += 1;
         stats.guest_bytes += block.guest.iter().map(|r| r.end - r.start).sum::<u64>();
         stats.host_bytes += (self.region.hot - before) as u64;
-        let len = if pc > u32::MAX as u64 { 32 } else { 20 };
         let stale_stub = self.region.place_cold(
             |stub| {
                 stub.exit_arg(pc);
                 stub.exit(Exit::Stale as usize);
             },
-            len,
+            translate::exit_stub_len(pc),
         );
         let number = self.blocks.len() as u32;
         let hash = hash_guest(&block.guest, memory).expect("it was just decoded");
@@ -179,7 +189,7 @@ fn hash_guest(ranges: &[Range<u64>], memory: &Memory) -> Option<u64> {
     use crate::translate::Fetch;
     let mut hasher = FxHasher::default();
     for range in ranges {
-        if View(memory).code_end(range.start)? < range.end {
+        if View::of(memory).code_end(range.start)? < range.end {
             return None;
         }
         // SAFETY: the mapping says that these bytes are executable, so they are readable.

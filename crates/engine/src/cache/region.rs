@@ -351,6 +351,11 @@ impl Region {
         self.runs.iter().map(|run| run.guest_len as u64).sum()
     }
 
+    /// The last `count` runs, in the order of translation.
+    pub fn newest_runs(&self, count: usize) -> Vec<Run> {
+        self.runs[self.runs.len().saturating_sub(count)..].to_vec()
+    }
+
     fn run(&self, number: u32) -> Run {
         let old = self.loaded.runs.len();
         let number = number as usize;

@@ -13,7 +13,9 @@ const REGS: usize = offset_of!(GsBlock, regs);
 
 global_asm!(
     // rdi is unused: everything is reached through gs.
-    ".global clew_switch_enter",
+    ".global clew_switch_enter, clew_exit_link, clew_exit_indirect, clew_exit_budget",
+    ".global clew_exit_budget_rcx, clew_exit_syscall, clew_exit_emulate, clew_exit_stale",
+    ".global clew_exit_fault, clew_exit_step",
     "clew_switch_enter:",
     "push rbp", "push rbx", "push r12", "push r13", "push r14", "push r15",
     "mov gs:[{engine_rsp}], rsp",
@@ -136,7 +138,8 @@ pub unsafe fn enter(gs: &mut GsBlock) -> Exit {
     // SAFETY: the asm keeps the C calling convention: it saves and restores callee-saved
     // registers on this stack and clobbers only what a call may.
     unsafe {
-        asm!("call {}", sym clew_switch_enter, clobber_abi("C"));
+        // The pointer is not used, but it tells the compiler that `gs` is read and written.
+        asm!("call {}", sym clew_switch_enter, in("rdi") &raw mut *gs, clobber_abi("C"));
     }
     Exit::from_u32(gs.exit_kind)
 }

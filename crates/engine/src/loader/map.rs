@@ -41,7 +41,8 @@ pub fn map_image(
             Problem::Corrupt("a segment at address 0"),
         ));
     }
-    if !layout::is_guest(base, span) {
+    let on_vdso = place.start <= layout::VDSO && layout::VDSO < place.end;
+    if on_vdso || !layout::is_guest(base, span) {
         return Err(failed(&MapError::Engine(place)));
     }
     if memory

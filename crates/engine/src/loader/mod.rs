@@ -111,7 +111,7 @@ pub fn load(
         prot |= libc::PROT_EXEC;
     }
     let size = stack.bytes.len() as u64 + stack::SPARE;
-    memory.map_stack(size, prot).map_err(no_memory)?;
+    memory.map_stack(size, prot, limit).map_err(no_memory)?;
     // SAFETY: the top of the stack was just mapped writable, `bytes.len()` and more below its end.
     unsafe {
         let to = stack.sp as *mut u8;

@@ -253,3 +253,104 @@ fn truncated_files_are_errors() {
         }
     }
 }
+
+/// Loads a program and lets a child process run it, natively: images, stack, auxiliary vector and
+/// vdso must satisfy the real C library. Returns its output and exit status.
+fn run_natively(path: &CString, argv: &[&str], envp: &[&str]) -> (String, i32) {
+    use std::io::Read;
+    use std::os::fd::FromRawFd;
+    let mut memory = memory();
+    let program = resolve(path, &args(argv)).unwrap();
+    let entry = load(&mut memory, &program, &args(envp), None).unwrap();
+    let code: Vec<_> = memory
+        .iter()
+        .filter(|m| m.executable())
+        .map(|m| (m.start, m.len()))
+        .collect();
+    let mut pipe = [0; 2];
+    // SAFETY: the child makes raw system calls only (and frees nothing: another thread may hold the
+    // allocator), until it becomes the guest.
+    unsafe {
+        assert_eq!(libc::pipe(pipe.as_mut_ptr()), 0);
+        let pid = syscall!(libc::SYS_fork);
+        if pid == 0 {
+            syscall!(libc::SYS_dup2, pipe[1], 1);
+            for &(start, len) in &code {
+                syscall!(
+                    libc::SYS_mprotect,
+                    start,
+                    len,
+                    libc::PROT_READ | libc::PROT_EXEC
+                );
+            }
+            std::arch::asm!(
+                "mov rsp, {sp}", "xor edx, edx", "xor ebp, ebp", "jmp {pc}",
+                sp = in(reg) entry.sp, pc = in(reg) entry.pc, options(noreturn)
+            );
+        }
+        libc::close(pipe[1]);
+        let mut out = String::new();
+        std::fs::File::from_raw_fd(pipe[0])
+            .read_to_string(&mut out)
+            .unwrap();
+        let mut status = 0;
+        assert_eq!(libc::waitpid(pid as i32, &mut status, 0), pid as i32);
+        (out, status)
+    }
+}
+
+#[test]
+fn loaded_programs_run() {
+    let out = run_natively(&c("/bin/echo"), &["echo", "hello", "world"], &[]);
+    assert_eq!(out, ("hello world\n".into(), 0));
+    let out = run_natively(&c("/usr/bin/env"), &["env"], &["A=1", "B=two"]);
+    assert_eq!(out, ("A=1\nB=two\n".into(), 0));
+
+    let dir = Dir::new("run");
+    let source = br#"
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <sys/auxv.h>
+        #include <time.h>
+        static char zeros[100000];
+        static int set[3] = {1, 2, 3};
+        static __thread int local = 5;
+        int main(int argc, char **argv) {
+            struct timespec ts;
+            for (unsigned i = 0; i < sizeof zeros; i++) if (zeros[i]) return 1;
+            if (clock_gettime(CLOCK_REALTIME, &ts) || labs(ts.tv_sec - time(0)) > 1) return 2;
+            if (!getauxval(AT_RANDOM) || getauxval(AT_PAGESZ) != 4096) return 3;
+            free(malloc(1 << 20)); free(malloc(10));
+            printf("%d %d %s %s %s\n", set[2], local, argv[1], (char *)getauxval(AT_EXECFN),
+                   (char *)getauxval(AT_PLATFORM));
+            return 7;
+        }"#;
+    let source = dir.file("t.c", source, 0o644);
+    let variants: [&[&str]; 6] = [
+        &["-static", "-no-pie"],
+        &["-static-pie"],
+        &["-no-pie"],
+        &["-pie"],
+        &["-pie", "-Wl,-z,max-page-size=0x200000"],
+        &["-no-pie", "-Wl,-z,noseparate-code"],
+    ];
+    for flags in variants {
+        let exe = dir.0.join("t");
+        let mut cc = std::process::Command::new("cc");
+        let built = cc
+            .args(flags)
+            .arg("-o")
+            .arg(&exe)
+            .arg(source.to_str().unwrap())
+            .status();
+        assert!(built.expect("a C compiler").success());
+        let path = c(exe.to_str().unwrap());
+        let (out, status) = run_natively(&path, &["t", "x"], &["PATH=/bin"]);
+        assert_eq!(
+            out,
+            format!("3 5 x {} x86_64\n", exe.display()),
+            "{flags:?}"
+        );
+        assert_eq!(status, 7 << 8, "{flags:?}");
+    }
+}

@@ -19,6 +19,12 @@ pub trait PlaceImage {
     fn place(&mut self, file: &FileIdentity, span: u64) -> Option<u64>;
 }
 
+impl<F: FnMut(&FileIdentity, u64) -> Option<u64>> PlaceImage for F {
+    fn place(&mut self, file: &FileIdentity, span: u64) -> Option<u64> {
+        self(file, span)
+    }
+}
+
 /// The place by a hash of the identity.
 pub struct ByHash;
 

@@ -95,7 +95,13 @@ pub fn read_memory(addr: u64, buf: &mut [u8]) -> Result<usize, i32> {
             0
         )
     };
-    answer(ret).map(|n| n as usize)
+    if ret != sys::err(libc::EPERM) && ret != sys::err(libc::ENOSYS) {
+        return answer(ret).map(|n| n as usize);
+    }
+    // Containers may forbid that call even on oneself.
+    let mem = std::fs::File::open("/proc/self/mem");
+    let read = mem.and_then(|mem| std::os::unix::fs::FileExt::read_at(&mem, buf, addr));
+    read.map_err(|e| e.raw_os_error().unwrap_or(libc::EFAULT))
 }
 
 /// The text of the host's `/proc/self/maps`.

@@ -3,6 +3,7 @@
 use super::alloc::{ATTEMPTS, Want};
 use super::host::{self, MAP_FIXED_NOREPLACE};
 use super::mapping::{Backing, Mapping, PAGE, page_up};
+use super::ops::engine_part;
 use super::{Answer, MapError, Memory};
 use crate::layout;
 
@@ -25,13 +26,10 @@ impl Memory {
             return Err(libc::ENOMEM.into());
         }
         let old_end = old.checked_add(old_len).ok_or(libc::EINVAL)?;
-        let target = (flags & FIXED != 0).then_some((new, new_len));
-        let source = self.map.get(old).is_none().then_some((old, old_len));
-        for (start, len) in [target, source].into_iter().flatten() {
-            let end = start.checked_add(len).ok_or(libc::EINVAL)?;
-            if let Some(ours) = host::engine_overlap(start..end) {
-                return Err(MapError::Engine(ours));
-            }
+        if self.map.get(old).is_none()
+            && let Some(ours) = host::engine_overlap(old..old_end)
+        {
+            return Err(MapError::Engine(ours));
         }
         if flags & FIXED != 0 {
             let new_end = new
@@ -41,6 +39,9 @@ impl Memory {
             let new_end = new_end.ok_or(libc::EINVAL)?;
             if new < old_end && old < new_end {
                 return Err(libc::EINVAL.into());
+            }
+            if !layout::is_guest(new, new_len) {
+                return Err(engine_part(new..new_end));
             }
         }
         let whole = *self.map.get(old).ok_or(libc::EFAULT)?;

@@ -402,7 +402,7 @@ impl Request {
 }
 
 /// The first part of a range that only the engine may have.
-fn engine_part(range: Range<u64>) -> MapError {
+pub(super) fn engine_part(range: Range<u64>) -> MapError {
     let parts = layout::ENGINE
         .iter()
         .map(|e| e.start.max(range.start)..e.end.min(range.end));

@@ -15,8 +15,8 @@ use crate::syscall;
 const GUARD_GAP: u64 = 1 << 20;
 
 impl Memory {
-    /// Maps the stack with `size` bytes already usable at its top.
-    pub fn map_stack(&mut self, size: u64, prot: i32) -> Answer {
+    /// Maps the stack with `size` bytes already usable at its top; it may grow to `limit` bytes.
+    pub fn map_stack(&mut self, size: u64, prot: i32, limit: u64) -> Answer {
         let size = page_up(size).filter(|&s| s < most()).ok_or(libc::ENOMEM)?;
         let start = layout::STACK_TOP - size;
         let flags = libc::MAP_PRIVATE
@@ -29,7 +29,7 @@ impl Memory {
         mapping.grows_down = true;
         mapping.backing = Backing::Stack;
         self.map.insert(mapping);
-        self.set_stack_limit(stack_limit());
+        self.set_stack_limit(limit);
         Ok(start)
     }
 

@@ -6,13 +6,15 @@
 //! conditional branches, back out of a followed call. No state is carried from one instruction to
 //! the next, so any translated instruction of immutable code may be entered.
 //!
-//! Ticks: each transfer of control to the same or a lower address, each return and each other
-//! indirect branch counts one. In between control only moves forward, so (ticks, pc) names one
-//! instruction of a run.
+//! Ticks: each jump to the same or a lower address, each return and each other indirect branch
+//! counts one. A direct call doesn't: its return will. In between control only moves forward or
+//! deeper into the stack, so (ticks, pc, sp) names one instruction of a run.
 
+pub mod dump;
 pub mod emit;
 pub mod flags;
 mod rewrite;
+mod time;
 
 use iced_x86::{
     Code, ConditionCode, Decoder, DecoderOptions, EncodingKind, FlowControl, Instruction, Mnemonic,
@@ -21,6 +23,7 @@ use iced_x86::{
 
 use crate::cache::region::{Lengths, Region, Run, Spilled, Stub, bind_or_link, encode_lengths};
 use crate::context::{BUDGET_RCX, Exit, TARGET};
+use crate::vdso;
 use emit::{CC_NZ, CC_Z, Emitter, RCX, Rel32};
 
 /// Most instructions in a block: long blocks save jumps, too long ones waste translation on paths
@@ -80,6 +83,8 @@ struct Translation<'a> {
     lengths_base: u32,
     frames: Vec<Frame>,
     count: usize,
+    /// Byte offset of the RIP-relative displacement in the instruction at hand.
+    displacement: usize,
 }
 
 /// Translates a block that starts at `pc`. None if there is no code at `pc`.
@@ -96,6 +101,7 @@ pub fn translate(region: &mut Region, fetch: &dyn Fetch, pc: u64, shape: Shape) 
         lengths_base,
         frames: Vec::new(),
         count: 0,
+        displacement: 0,
     };
     let entry = t.block(pc);
     Some(t.finish(entry))
@@ -160,14 +166,18 @@ fn dispatch_stub(region: &mut Region, fetch: &dyn Fetch, code: &mut Emitter, pc:
 
 /// A stub that leaves the cache because the budget is used up; the guest goes on at `pc`.
 fn budget_stub(region: &mut Region, pc: u64, routine: usize) -> u32 {
-    let len = if pc > u32::MAX as u64 { 32 } else { 20 };
     region.place_cold(
         |stub| {
             stub.exit_arg(pc);
             stub.exit(routine);
         },
-        len,
+        exit_stub_len(pc),
     )
+}
+
+/// Size of a stub that names a guest pc and leaves.
+pub(crate) fn exit_stub_len(pc: u64) -> u32 {
+    if pc > u32::MAX as u64 { 32 } else { 20 }
 }
 
 fn live_flags(fetch: &dyn Fetch, pc: u64) -> u32 {
@@ -176,6 +186,11 @@ fn live_flags(fetch: &dyn Fetch, pc: u64) -> u32 {
 
 /// The instruction at `pc`, or None if not all of it is executable.
 pub fn decode(fetch: &dyn Fetch, pc: u64) -> Option<Instruction> {
+    Some(decode_with_offset(fetch, pc)?.0)
+}
+
+/// Also tells where the displacement of a RIP-relative operand is.
+fn decode_with_offset(fetch: &dyn Fetch, pc: u64) -> Option<(Instruction, usize)> {
     let end = fetch.code_end(pc)?;
     let len = (end - pc).min(15) as usize;
     // SAFETY: `code_end` says that these bytes are mapped and readable.
@@ -185,7 +200,12 @@ pub fn decode(fetch: &dyn Fetch, pc: u64) -> Option<Instruction> {
     if ins.is_invalid() && len < 15 && decoder.last_error() == iced_x86::DecoderError::NoMoreBytes {
         return None;
     }
-    Some(ins)
+    let offset = if ins.is_ip_rel_memory_operand() {
+        decoder.get_constant_offsets(&ins).displacement_offset()
+    } else {
+        0
+    };
+    Some((ins, offset))
 }
 
 /// What comes after an instruction.
@@ -238,8 +258,8 @@ impl Translation<'_> {
             let stop = self.count >= self.shape.single.unwrap_or(MAX_INSTRUCTIONS)
                 || pc >= join
                 || (pc != start && !self.is_ours(pc));
-            let ins = if stop { None } else { decode(self.fetch, pc) };
-            let Some(ins) = ins else {
+            let decoded = if stop { None } else { decode_with_offset(self.fetch, pc) };
+            let Some((ins, displacement)) = decoded else {
                 // Never at the very first instruction: `translate` has decoded it. Falling from
                 // one body of code into another isn't a branch and counts no tick.
                 self.fall_to(pc);
@@ -247,10 +267,19 @@ impl Translation<'_> {
                 return None;
             };
             let before = self.code.bytes.len();
+            if let Some(branch) = self.fusible(&ins, join) {
+                self.compare_and_branch(&ins, &branch);
+                self.count += 2;
+                let len = ins.len() + branch.len();
+                self.push_lengths(len, self.code.bytes.len() - before, Spilled::None);
+                pc = branch.next_ip();
+                continue;
+            }
             let mut spilled = Spilled::None;
+            self.displacement = displacement;
             let next = self.instruction(&ins, &mut spilled);
             self.count += 1;
-            self.push_lengths(&ins, self.code.bytes.len() - before, spilled);
+            self.push_lengths(ins.len(), self.code.bytes.len() - before, spilled);
             match next {
                 Next::Sequential => pc = ins.next_ip(),
                 Next::Follow(target) => {
@@ -265,11 +294,55 @@ impl Translation<'_> {
         }
     }
 
-    fn push_lengths(&mut self, ins: &Instruction, host: usize, spilled: Spilled) {
-        let lengths = Lengths { guest: ins.len() as u8, host: host as u32, spilled };
+    fn push_lengths(&mut self, guest: usize, host: usize, spilled: Spilled) {
+        let lengths = Lengths { guest: guest as u8, host: host as u32, spilled };
         encode_lengths(&mut self.lengths, lengths);
         let run = self.runs.last_mut().expect("a run is open");
-        run.guest_len += ins.len() as u32;
+        run.guest_len += guest as u32;
+    }
+
+    /// A comparison of registers whose flags a backward branch uses and code behind it may use
+    /// again: the tick may spoil them, since the comparison can be repeated. The two become one
+    /// place: nobody may enter at the branch with other flags.
+    fn fusible(&self, ins: &Instruction, join: u64) -> Option<Instruction> {
+        let compares = matches!(ins.mnemonic(), Mnemonic::Cmp | Mnemonic::Test)
+            && (0..ins.op_count()).all(|op| ins.op_kind(op) != OpKind::Memory);
+        if !compares || !self.shape.optimise || self.shape.single.is_some() || ins.next_ip() >= join {
+            return None;
+        }
+        let branch = decode(self.fetch, ins.next_ip())?;
+        let target = branch.near_branch_target();
+        let fits = branch.flow_control() == FlowControl::ConditionalBranch
+            && (branch.is_jcc_short() || branch.is_jcc_near())
+            && target <= branch.ip()
+            && ins.len() + branch.len() < 16
+            && self.is_ours(branch.ip())
+            && self.is_ours(target)
+            && live_flags(self.fetch, target) & flags::DEC != 0;
+        fits.then_some(branch)
+    }
+
+    fn compare_and_branch(&mut self, compare: &Instruction, branch: &Instruction) {
+        let target = branch.near_branch_target();
+        self.copy(compare);
+        let skip = self.code.jcc_short((branch.condition_code() as u8 - 1) ^ 1);
+        self.code.tick_dec();
+        let out = self.code.jcc(CC_Z);
+        // SAFETY: these bytes were just decoded.
+        let again = unsafe { std::slice::from_raw_parts(compare.ip() as *const u8, compare.len()) };
+        let len = again.len() as u32 + exit_stub_len(target);
+        let stub = self.region.place_cold(
+            |stub| {
+                stub.raw(again);
+                stub.exit_arg(target);
+                stub.exit(Exit::Budget as usize);
+            },
+            len,
+        );
+        self.code.bind(out, stub);
+        self.copy(compare);
+        self.go_to(target);
+        self.code.bind_short(skip);
     }
 
     fn close_run(&mut self) {
@@ -307,7 +380,7 @@ impl Translation<'_> {
             FlowControl::Next => self.ordinary(ins, spilled),
             FlowControl::ConditionalBranch => self.conditional(ins),
             FlowControl::UnconditionalBranch => self.jump(ins.near_branch_target(), ins.ip()),
-            FlowControl::Call if ins.mnemonic() == Mnemonic::Syscall => self.syscall(ins),
+            FlowControl::Call if ins.mnemonic() == Mnemonic::Syscall => self.syscall(ins, spilled),
             FlowControl::Call if ins.op0_kind() == OpKind::NearBranch64 => self.call(ins),
             FlowControl::Return if is_near_return(ins) => self.ret(ins),
             FlowControl::IndirectBranch if is_near_indirect(ins) => self.indirect(ins, spilled),
@@ -334,10 +407,20 @@ impl Translation<'_> {
         Next::End
     }
 
-    fn syscall(&mut self, ins: &Instruction) -> Next {
-        // rcx and r11 are the kernel's to spoil; the engine sets them.
-        self.code.exit_arg(ins.next_ip());
-        self.code.exit(Exit::Syscall as usize);
+    fn syscall(&mut self, ins: &Instruction, spilled: &mut Spilled) -> Next {
+        let leave = |code: &mut Emitter| {
+            // rcx and r11 are the kernel's to spoil; the engine sets them.
+            code.exit_arg(ins.next_ip());
+            code.exit(Exit::Syscall as usize);
+        };
+        // In the vdso, `mov eax, nr` comes before.
+        let call = vdso::entry(ins.ip().wrapping_sub(vdso::SYSCALL_OFFSET));
+        if let Some(call) = call.filter(|&call| time::is_fast(call)) {
+            time::emit(&mut self.code, call, leave);
+            *spilled = Spilled::Rcx;
+            return Next::Sequential;
+        }
+        leave(&mut self.code);
         Next::End
     }
 
@@ -374,7 +457,7 @@ impl Translation<'_> {
         }
         let at = self.code.bytes.len();
         self.copy(ins);
-        let offset = at + displacement_offset(ins);
+        let offset = at + self.displacement;
         self.code.bytes[offset..offset + 4].copy_from_slice(&disp.to_le_bytes());
         true
     }
@@ -536,10 +619,6 @@ impl Translation<'_> {
     fn call(&mut self, ins: &Instruction) -> Next {
         let target = ins.near_branch_target();
         self.code.push_pc(ins.next_ip());
-        if target <= ins.ip() {
-            self.tick_and_go(target);
-            return Next::End;
-        }
         let next = self.follow_or_go(target);
         if matches!(next, Next::Follow(_)) {
             if self.frames.len() >= MAX_CALL_DEPTH {
@@ -617,15 +696,6 @@ impl Translation<'_> {
 
 /// The head of a mutable block: a five-byte nop.
 pub const HEAD: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
-
-/// Byte offset of the 32-bit displacement of a RIP-relative operand.
-fn displacement_offset(ins: &Instruction) -> usize {
-    // SAFETY: these bytes were just decoded.
-    let bytes = unsafe { std::slice::from_raw_parts(ins.ip() as *const u8, ins.len()) };
-    let mut decoder = Decoder::with_ip(64, bytes, ins.ip(), DecoderOptions::NONE);
-    let decoded = decoder.decode();
-    decoder.get_constant_offsets(&decoded).displacement_offset()
-}
 
 /// jrcxz, jecxz, loop, loope, loopne as they are, rel8 to be filled in.
 fn counted_branch(ins: &Instruction) -> &'static [u8] {

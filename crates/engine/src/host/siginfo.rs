@@ -1,0 +1,95 @@
+//! `siginfo_t` in the kernel's own layout.
+
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+pub struct Siginfo(pub [u8; 128]);
+
+/// Sent by the kernel itself (general protection faults, `int3`).
+pub const SI_KERNEL: i32 = 0x80;
+/// Sent with `tgkill`/`tkill`: meant for one thread.
+pub const SI_TKILL: i32 = -6;
+
+impl Siginfo {
+    pub const fn zeroed() -> Siginfo {
+        Siginfo([0; 128])
+    }
+
+    /// A fault at `addr`.
+    pub fn fault(signo: i32, code: i32, addr: u64) -> Siginfo {
+        let mut info = Siginfo::zeroed();
+        info.put(0, signo);
+        info.put(8, code);
+        info.0[16..24].copy_from_slice(&addr.to_le_bytes());
+        info
+    }
+
+    fn put(&mut self, at: usize, value: i32) {
+        self.0[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    }
+    fn get(&self, at: usize) -> i32 {
+        i32::from_le_bytes([self.0[at], self.0[at + 1], self.0[at + 2], self.0[at + 3]])
+    }
+    pub fn signo(&self) -> i32 {
+        self.get(0)
+    }
+    pub fn code(&self) -> i32 {
+        self.get(8)
+    }
+    pub fn addr(&self) -> u64 {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&self.0[16..24]);
+        u64::from_le_bytes(bytes)
+    }
+    /// First half of `si_value` in a queued signal.
+    pub fn value(&self) -> u64 {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&self.0[24..32]);
+        u64::from_le_bytes(bytes)
+    }
+    pub fn queued(signo: i32, code: i32, value: u64) -> Siginfo {
+        let mut info = Siginfo::zeroed();
+        info.put(0, signo);
+        info.put(8, code);
+        info.0[24..32].copy_from_slice(&value.to_le_bytes());
+        info
+    }
+}
+
+impl std::fmt::Debug for Siginfo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "signal {} code {} addr {:#x}",
+            self.signo(),
+            self.code(),
+            self.addr()
+        )
+    }
+}
+
+/// Puts a signal back into the kernel's queues, with the siginfo it came with.
+///
+/// One that was meant for a thread goes to `tid`; any other to the process, so that a thread that
+/// doesn't block it can have it.
+pub fn requeue(tid: i32, info: &Siginfo) {
+    // SAFETY: sends a signal to this process with a complete siginfo; touches no memory.
+    unsafe {
+        let pid = crate::syscall!(libc::SYS_getpid);
+        if info.code() == SI_TKILL {
+            crate::syscall!(
+                libc::SYS_rt_tgsigqueueinfo,
+                pid,
+                tid,
+                info.signo(),
+                info.0.as_ptr()
+            );
+        } else {
+            crate::syscall!(
+                libc::SYS_rt_sigqueueinfo,
+                pid,
+                info.signo(),
+                info.0.as_ptr()
+            );
+        }
+    }
+}
