@@ -112,6 +112,18 @@ fn check(addr: u64, len: usize) -> Result<(), Fault> {
 }
 
 impl Executor {
+    /// Writes a value to guest memory, also where pages are protected because of code on them.
+    pub fn put<T: Plain>(&mut self, addr: u64, value: &T) -> Result<(), Fault> {
+        if write(addr, value).is_ok() {
+            return Ok(());
+        }
+        // SAFETY: a plain value is its bytes.
+        let bytes = unsafe {
+            std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of::<T>())
+        };
+        self.write_guest(addr, bytes)
+    }
+
     /// Writes to guest memory, also where pages are protected because code was translated from
     /// them.
     pub fn write_guest(&mut self, addr: u64, from: &[u8]) -> Result<(), Fault> {

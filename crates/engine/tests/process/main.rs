@@ -4,8 +4,10 @@
 mod crashes;
 mod futexes;
 mod guest;
+mod processes;
 mod proxies;
 mod signals;
+mod storm;
 mod threads;
 
 /// How a case must end.
@@ -39,6 +41,8 @@ fn main() {
         proxies::cases(),
         futexes::cases(),
         crashes::cases(),
+        processes::cases(),
+        storm::cases(),
     ];
     let mut failed = 0;
     for case in cases.into_iter().flatten() {

@@ -28,7 +28,8 @@ impl Executor {
             // SAFETY: as above. Cleared before looking, so that nothing is missed.
             unsafe { std::ptr::write_volatile(&raw mut self.gs.attention, 0) };
             self.collect_own();
-            if self.current_is_runnable() {
+            // A thread that has just waited gets its result first, see `schedule`.
+            if self.current_is_runnable() && !self.current().has_result() {
                 self.deliver_to_current();
             }
         }

@@ -1,7 +1,6 @@
 //! Ends: of a thread, of the process.
 
 use crate::executor::Executor;
-use crate::guest::access;
 use crate::host::proxy::{Command, Task};
 use crate::kernel::Outcome;
 
@@ -16,7 +15,7 @@ impl Executor {
         self.release_robust(slot);
         self.release_pi(slot);
         let clear = self.current().clear_child_tid;
-        if clear != 0 && access::write(clear, &0u32).is_ok() {
+        if clear != 0 && self.put(clear, &0u32).is_ok() {
             self.wake_after_exit(clear);
         }
         if let Some(thread) = self.threads.remove(slot)

@@ -36,14 +36,20 @@ impl Executor {
         loop {
             self.collect_reports();
             self.deliver_signals();
-            if !self.current_is_runnable() || self.threads.turn_over {
+            let others = !self.threads.queue.is_empty() || !self.threads.timers.is_empty();
+            if !self.current_is_runnable()
+                || self.threads.turn_over
+                || (others && self.turn_is_long())
+            {
                 self.expire_timers();
+                self.stop_clock();
                 if !self.next_thread() {
                     let timeout = self.until_next_timer();
                     self.gs.hub.sleep(timeout);
                     continue;
                 }
             }
+            self.start_clock();
             self.end_wait();
             if !self.current().signals.pending.is_empty() {
                 self.deliver_to_current();
