@@ -67,6 +67,15 @@ impl std::fmt::Debug for Siginfo {
     }
 }
 
+/// Sends a signal to one thread of this process.
+pub fn send_to_thread(tid: i32, sig: i32) {
+    // SAFETY: sends a signal; touches no memory.
+    unsafe {
+        let pid = crate::syscall!(libc::SYS_getpid);
+        crate::syscall!(libc::SYS_tgkill, pid, tid, sig);
+    }
+}
+
 /// Puts a signal back into the kernel's queues, with the siginfo it came with.
 ///
 /// One that was meant for a thread goes to `tid`; any other to the process, so that a thread that

@@ -20,10 +20,16 @@ pub fn cases() -> Vec<Case> {
         signal_ends_a_proxys_call,
         lazily_blocked_signal_goes_elsewhere,
         raise_in_a_thread_is_immediate,
+        sent_fault_signal_in_threads,
         fork_leaves_one,
         exit_of_main_first,
         ticks_are_counted,
     ];
+    cases.push(Case {
+        name: "sent_fault_signal_kills_threads",
+        run: sent_fault_signal_kills,
+        end: End::Signal(libc::SIGBUS),
+    });
     cases.push(Case {
         name: "last_thread_ends_the_process",
         run: last_thread,
@@ -290,4 +296,31 @@ fn ticks_are_counted() {
     ex.gs.ticks_left -= 5;
     ex.count_ticks();
     assert_eq!(ex.stats.ticks, 2_000_005);
+}
+
+/// SIGSEGV sent to the process, blocked in every thread, then unblocked in one.
+fn sent_fault_signal_in_threads() {
+    let mut ex = executor();
+    handle(&mut ex, libc::SIGSEGV, 0);
+    mask(&mut ex, libc::SIG_BLOCK, SigSet::only(libc::SIGSEGV));
+    spawn(&mut ex, 1);
+    raise(libc::SIGSEGV);
+    for _ in 0..1000 {
+        ex.yield_turn();
+        ex.schedule();
+        assert_ne!(ex.gs.regs.rip, HANDLER);
+    }
+    for _ in 0..2 {
+        mask(&mut ex, libc::SIG_UNBLOCK, SigSet::ALL);
+        ex.yield_turn();
+        ex.schedule();
+    }
+    until(&mut ex, |ex| ex.gs.regs.rip == HANDLER);
+}
+
+fn sent_fault_signal_kills() {
+    let mut ex = executor();
+    let tid = spawn(&mut ex, 1);
+    tgkill(&mut ex, tid, libc::SIGBUS);
+    until(&mut ex, |_| false);
 }

@@ -6,8 +6,9 @@ use super::{State, Wake};
 use crate::context::RAX;
 use crate::executor::Executor;
 use crate::guest::signals::Signals;
+use crate::host::handlers;
 use crate::host::proxy::{Proxy, Reply};
-use crate::host::siginfo::{self, Siginfo};
+use crate::host::siginfo::Siginfo;
 use crate::host::sigset::SigSet;
 use crate::host::switch;
 use crate::sys::err;
@@ -266,9 +267,13 @@ impl Executor {
             }
         } else {
             let ignored = self.signals.action(sig).handler == libc::SIG_IGN as u64;
+            if !blocked && !ignored && SigSet::SYNCHRONOUS.contains(sig) {
+                self.ending();
+                handlers::die_by(sig);
+            }
             self.sync_mask_of(slot);
             if blocked || !ignored {
-                siginfo::requeue(tid, &info);
+                self.send_back(tid, &info);
             }
         }
     }
@@ -285,7 +290,17 @@ impl Executor {
         if let Some(thread) = self.threads.get_mut(slot) {
             thread.wait = wait;
         }
-        self.threads.timers.push(Reverse((deadline, slot, wait)));
+        let threads = &mut self.threads;
+        // Waits that ended early leave their timers behind: sweep them out now and then.
+        if threads.timers.len() > 64 + 2 * threads.slots.len() {
+            let slots = &threads.slots;
+            threads.timers.retain(|&Reverse((_, slot, wait))| {
+                slots[slot]
+                    .as_ref()
+                    .is_some_and(|thread| thread.wait == wait)
+            });
+        }
+        threads.timers.push(Reverse((deadline, slot, wait)));
     }
 
     fn expire_timers(&mut self) {
