@@ -6,6 +6,7 @@ use clew_engine::context::RAX;
 use clew_engine::executor::Executor;
 use clew_engine::guest::access;
 use clew_engine::guest::futex::calls::sys_futex;
+use clew_engine::host::sigset::SigSet;
 use clew_engine::kernel::Outcome;
 
 use crate::Case;
@@ -89,15 +90,18 @@ fn timeout() {
 }
 
 fn interrupted_wait() {
-    let (mut ex, tid) = two();
+    let mut ex = executor();
     handle(&mut ex, libc::SIGUSR1, libc::SA_RESTART);
+    // Only the main thread will have it.
+    mask(&mut ex, libc::SIG_BLOCK, SigSet::only(libc::SIGUSR1));
+    let tid = spawn(&mut ex, 1);
+    mask(&mut ex, libc::SIG_UNBLOCK, SigSet::ALL);
     assert!(matches!(
         futex(&mut ex, libc::FUTEX_WAIT, 0, 0),
         Outcome::Parked
     ));
     ex.schedule();
     assert_eq!(ex.tid(), tid);
-    // To the process: the main thread's proxy is the kernel's first choice.
     raise(libc::SIGUSR1);
     let start = Instant::now();
     while ex.gs.regs.rip != HANDLER {
