@@ -9,6 +9,7 @@ use std::mem::offset_of;
 
 use crate::host::hub::Hub;
 use crate::host::kernel_thread::KernelThread;
+use crate::translate::emit::{TICK_LEA, TICK_STORE};
 
 pub const RAX: usize = 0;
 pub const RCX: usize = 1;
@@ -71,8 +72,22 @@ pub enum Exit {
     Fault = 6,
     /// Straight-line code ended where no block may follow yet (single steps); `exit_arg` = guest pc.
     Step = 7,
+    /// A signal arrived just before the guest would have run; nothing ran.
+    Attention = 8,
 }
-pub const EXIT_KINDS: usize = 8;
+pub const EXIT_KINDS: usize = 9;
+
+impl Exit {
+    pub fn from_u32(kind: u32) -> Exit {
+        use Exit::*;
+        [Link, Indirect, Budget, Syscall, Emulate, Stale, Fault, Step, Attention][kind as usize]
+    }
+}
+
+/// Entry points of the exit paths: one for each [`Exit`] up to `Step`, and `BUDGET_RCX`.
+pub const EXIT_ROUTINES: usize = 9;
+/// Like [`Exit::Budget`], where rcx was the scratch register and is in `spill[0]`.
+pub const BUDGET_RCX: usize = 8;
 
 /// A synchronous fault as the kernel reported it, in guest terms once `rip` is recovered.
 #[repr(C)]
@@ -109,13 +124,17 @@ pub struct GsBlock {
     /// Where to resume in the cache.
     pub resume: u64,
     /// Entry points of the exit paths, by [`Exit`].
-    pub exits: [u64; EXIT_KINDS],
+    pub exits: [u64; EXIT_ROUTINES],
     /// The host's vdso functions (clock_gettime, gettimeofday, time, getcpu) or 0.
     pub vdso: [u64; 4],
     /// Registers of the current guest thread while the engine runs.
     pub regs: Regs,
     pub ymm: [[u8; 32]; 16],
     pub fault: Fault,
+    /// This block's own address, for code that needs a pointer to it.
+    pub self_ptr: u64,
+    /// Where the host's vdso writes its answer on the fast path of time calls.
+    pub time: [u64; 4],
     /// Set by a host signal handler: something is queued, look before going back to the guest.
     pub attention: u32,
     /// Nonzero while the guest's code runs (between enter and exit).
@@ -141,14 +160,42 @@ pub const DISPATCH: usize = offset_of!(GsBlock, dispatch);
 
 impl GsBlock {
     /// Makes the guest leave the cache at its next tick. Only for the executor's own kernel
-    /// thread (a handler that interrupted it): the emitted code updates the counter with one
-    /// instruction, so a handler always sees it whole. A counter that is cut while the engine
-    /// runs is harmless: the executor puts it right before it looks at `attention` and enters.
+    /// thread (a handler that interrupted it). A counter that is cut while the engine runs is
+    /// harmless: the executor puts it right before it looks at `attention` and enters.
     pub fn kick(&mut self) {
         self.attention = 1;
-        if self.ticks_left > 1 {
-            self.kicked += self.ticks_left - 1;
-            self.ticks_left = 1;
-        }
+        self.kicked += cut(&mut self.ticks_left, 1);
     }
+
+    /// The same where translated code was interrupted at `rip`: a tick that may not touch flags is
+    /// counted in rcx, and between its load and its store that is where the counter is.
+    ///
+    /// # Safety
+    /// `rip` is in the code cache, and `rcx` the interrupted thread's register.
+    pub unsafe fn kick_in_cache(&mut self, rip: u64, rcx: &mut u64) {
+        // SAFETY: the kernel was about to fetch from there; regions are mapped in whole pages, and
+        // the sequence is never the last thing in one.
+        let code = unsafe { std::slice::from_raw_parts(rip as *const u8, 13) };
+        let is_store = |code: &[u8]| {
+            code.starts_with(&TICK_STORE) && code[5..9] == (TICKS_LEFT as u32).to_le_bytes()
+        };
+        let left = if is_store(code) {
+            1
+        } else if code.starts_with(&TICK_LEA) && is_store(&code[TICK_LEA.len()..]) {
+            2
+        } else {
+            return self.kick();
+        };
+        self.attention = 1;
+        let mut counter = *rcx as i64;
+        self.kicked += cut(&mut counter, left);
+        *rcx = counter as u64;
+    }
+}
+
+/// Lowers a counter to `left`; returns by how much.
+fn cut(counter: &mut i64, left: i64) -> i64 {
+    let taken = (*counter - left).max(0);
+    *counter -= taken;
+    taken
 }

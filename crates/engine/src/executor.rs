@@ -56,23 +56,31 @@ impl Executor {
             Exit::Fault => self.fault(),
             // Links, indirect misses and stale heads are the cache's own business: `enter` answers
             // them and goes on.
-            Exit::Link | Exit::Indirect | Exit::Stale | Exit::Step => {}
+            Exit::Link | Exit::Indirect | Exit::Stale | Exit::Step | Exit::Attention => {}
         }
     }
 
     /// A write to `addr` failed. True if its page was protected only because code was translated
-    /// from it, and isn't any more.
-    pub fn code_write_fault(&mut self, _addr: u64) -> bool {
-        false
+    /// from it; then the write has been done and the blocks from that page are doubtful.
+    pub fn code_write_fault(&mut self, addr: u64) -> bool {
+        if !self.memory.code_write_fault(addr) {
+            return false;
+        }
+        self.code.code_written(&mut self.memory, addr);
+        // The writing instruction may come from the page it writes to: translating a block here
+        // would protect the page again before the write is done.
+        let exit = self.code.step(self.gs, &mut self.memory, &mut self.stats, 1);
+        self.handle(exit);
+        true
     }
 
     /// Whether the guest has a mapping at `addr`.
-    pub fn is_mapped(&self, _addr: u64) -> bool {
-        false
+    pub fn is_mapped(&self, addr: u64) -> bool {
+        self.memory.find(addr).is_some()
     }
 
     /// Whether `addr` lies in a shared mapping.
-    pub fn is_shared(&self, _addr: u64) -> bool {
-        false
+    pub fn is_shared(&self, addr: u64) -> bool {
+        self.memory.find(addr).is_some_and(|mapping| mapping.shared)
     }
 }

@@ -37,11 +37,28 @@ pub const HIGH_MAPS: Range<u64> = 0x2100_0000_0000..0x3fff_0000_0000;
 /// Top of the main thread's stack.
 pub const STACK_TOP: u64 = 0x3fff_ffff_f000;
 
+/// Where the main thread's stack may grow; nothing else is placed there without being asked to.
+pub const STACK: Range<u64> = HIGH_MAPS.end..STACK_TOP;
+
+/// The page of the synthetic vdso (see `vdso`), the last one of [`LOW_ANON`].
+pub const VDSO: u64 = LOW_ANON.end - 0x1000;
+
+/// Where the kernel puts a static-pie executable, whatever its randomisation.
+pub const ENGINE_IMAGE: Range<u64> = 0x5555_0000_0000..0x5700_0000_0000;
+
+/// Where the kernel puts the engine's own mappings, stack and vdso.
+pub const ENGINE_MAPS: Range<u64> = 0x7d00_0000_0000..ADDRESS_END;
+
+/// End of the user's half of the address space.
+pub const ADDRESS_END: u64 = 0x7fff_ffff_f000;
+
+/// Ranges that hold engine memory and that no guest mapping may touch.
+pub const ENGINE: [Range<u64>; 3] = [CODE_CACHE, ENGINE_IMAGE, ENGINE_MAPS];
+
 /// Everything that a guest may own.
 pub fn is_guest(addr: u64, len: u64) -> bool {
     let Some(end) = addr.checked_add(len) else {
         return false;
     };
-    let low = addr >= LOWEST && end <= 0x5555_0000_0000;
-    low && (end <= CODE_CACHE.start || addr >= CODE_CACHE.end)
+    addr >= LOWEST && end <= ADDRESS_END && !ENGINE.iter().any(|r| addr < r.end && r.start < end)
 }

@@ -17,3 +17,4 @@ pub mod program;
 pub mod stats;
 pub mod sys;
 pub mod translate;
+pub mod vdso;

@@ -21,4 +21,6 @@ pub struct Options {
     /// Debugging switches of the translator, see CONTRIBUTING.
     pub trace: bool,
     pub bisect: Option<u64>,
+    /// Numbers of the blocks to show with their translation.
+    pub dump: std::ops::Range<u64>,
 }

@@ -130,21 +130,10 @@ impl Executor {
         if write_bytes(addr, from).is_ok() {
             return Ok(());
         }
-        let last = addr
-            .checked_add(from.len() as u64)
-            .ok_or(Fault)?
-            .saturating_sub(1);
-        let mut page = addr & !4095;
-        let mut released = false;
-        while page <= last && layout::is_guest(page.max(addr), 1) {
-            released |= self.code_write_fault(page.max(addr));
-            page += 4096;
+        if self.memory.unprotect_for_kernel(addr, from.len() as u64) {
+            return write_bytes(addr, from);
         }
-        if released {
-            write_bytes(addr, from)
-        } else {
-            Err(Fault)
-        }
+        Err(Fault)
     }
 }
 

@@ -138,6 +138,7 @@ struct Context {
 }
 const C_RAX: usize = 13;
 const C_RBP: usize = 10;
+const C_RCX: usize = 14;
 const C_RIP: usize = 16;
 const C_ERR: usize = 19;
 const C_TRAPNO: usize = 20;
@@ -184,7 +185,13 @@ fn on_executor(gs: *mut GsBlock, header: &KernelThread, info: &Siginfo, context:
     }
     // SAFETY: the block outlives the executor; this handler interrupted its owner, which reads
     // these fields with volatile loads.
-    unsafe { (*gs).kick() };
+    unsafe {
+        if layout::CODE_CACHE.contains(&context.machine[C_RIP]) {
+            (*gs).kick_in_cache(context.machine[C_RIP], &mut context.machine[C_RCX]);
+        } else {
+            (*gs).kick();
+        }
+    }
 }
 
 fn on_proxy(

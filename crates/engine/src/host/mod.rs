@@ -15,3 +15,4 @@ pub mod siginfo;
 pub mod sigset;
 pub mod swap;
 pub mod switch;
+pub mod time;

@@ -1,5 +1,7 @@
 //! A guest without code: memory where guests have it, and an executor that has taken over.
 
+use clew_engine::cache::CodeCache;
+use clew_engine::cache::atlas::SharedAtlas;
 use clew_engine::context::{GsBlock, RAX, RSP};
 use clew_engine::executor::Executor;
 use clew_engine::guest::access;
@@ -8,6 +10,7 @@ use clew_engine::host::handlers::{Action, SA_RESTORER};
 use clew_engine::host::sigset::SigSet;
 use clew_engine::kernel::Outcome;
 use clew_engine::layout;
+use clew_engine::program::Options;
 
 pub const MEMORY: u64 = layout::HIGH.start + 0x5000_0000;
 pub const STACK: u64 = MEMORY + 0x8_0000;
@@ -33,7 +36,7 @@ pub fn executor() -> Executor {
     let mut ex = Executor {
         gs,
         memory: Default::default(),
-        code: Default::default(),
+        code: CodeCache::new(&Options::default(), None, SharedAtlas::default()).unwrap(),
         threads: Default::default(),
         signals: Default::default(),
         program: Default::default(),

@@ -124,14 +124,12 @@ fn vfork(ex: &mut Executor, child: extern "C" fn(*mut libc::c_void) -> i32) {
     let mut stack = vec![0u8; 256 << 10];
     let top = (stack.as_mut_ptr() as u64 + stack.len() as u64) & !15;
     let regs = ex.gs.regs;
-    ex.before_fork();
+    let borrowed = ex.before_vfork();
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     // SAFETY: the child runs `child` on its own stack while we wait.
     let pid = unsafe { libc::clone(child, top as *mut _, flags, std::ptr::from_mut(ex).cast()) };
     assert!(pid > 0);
-    // SAFETY: the child has left it there.
-    let borrowed = unsafe { (&raw mut BORROWED).replace(None) };
-    ex.after_vfork_parent(borrowed.expect("the child ran"));
+    ex.after_vfork_parent(borrowed);
     ex.gs.regs = regs;
     let mut status = 0;
     // SAFETY: waits for our child.
@@ -139,14 +137,10 @@ fn vfork(ex: &mut Executor, child: extern "C" fn(*mut libc::c_void) -> i32) {
     assert_eq!(status, 0);
 }
 
-static mut BORROWED: Option<clew_engine::guest::threads::lifecycle::Borrowed> = None;
-
 extern "C" fn child(ex: *mut libc::c_void) -> i32 {
     // SAFETY: the parent waits until we are gone.
     let ex = unsafe { &mut *ex.cast::<Executor>() };
-    let borrowed = ex.after_vfork_child();
-    // SAFETY: as above.
-    unsafe { BORROWED = Some(borrowed) };
+    ex.after_vfork_child();
     // SAFETY: asks for an id.
     let pid = unsafe { libc::syscall(libc::SYS_getpid) } as i32;
     let ok = ex.tid() == pid && !ex.multi_threaded();

@@ -166,7 +166,6 @@ fn restore_frame(ex: &mut Executor) -> Option<()> {
         frame::parse_xstate(&bytes, magic2)?
     };
     ex.gs.regs = regs;
-    ex.redirected();
     switch::load_extended(ex.gs, &area);
     // As in the kernel, a stack that can't be set is no reason to fail.
     ex.current()

@@ -167,7 +167,6 @@ impl Executor {
         regs.gpr[RSP] = place.frame;
         regs.rip = action.handler;
         regs.rflags &= !CLEARED_FLAGS;
-        self.redirected();
         switch::load_extended(self.gs, &Xsave::default());
         let signals = &mut self.current().signals;
         signals.saved_mask = None;

@@ -17,7 +17,6 @@ impl Executor {
         let fault = self.gs.fault;
         let page_fault = fault.signo == libc::SIGSEGV && fault.trapno == PAGE_FAULT;
         if page_fault && fault.err & WRITE != 0 && self.code_write_fault(fault.addr) {
-            self.redirected();
             return;
         }
         let code = if page_fault {

@@ -4,6 +4,14 @@ use crate::executor::Executor;
 use crate::host::proxy::{Command, Task};
 use crate::kernel::Outcome;
 
+pub fn sys_exit(ex: &mut Executor, args: [u64; 6]) -> Outcome {
+    ex.exit_thread(args[0])
+}
+
+pub fn sys_exit_group(ex: &mut Executor, args: [u64; 6]) -> Outcome {
+    ex.exit_group(args[0])
+}
+
 impl Executor {
     /// `exit`: ends the current thread, and with the last one the process.
     pub fn exit_thread(&mut self, status: u64) -> Outcome {

@@ -13,6 +13,9 @@ pub mod robust;
 pub mod schedule;
 pub mod spawn;
 
+pub use exit::{sys_exit, sys_exit_group};
+pub use identity::*;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 

@@ -128,12 +128,6 @@ impl Executor {
         self.gs.ticks_left = 0;
         self.gs.kicked = 0;
         self.threads.budget = 0;
-        self.redirected();
-    }
-
-    /// The current thread doesn't go on where it left the cache.
-    pub fn redirected(&mut self) {
-        self.gs.resume = 0;
     }
 
     /// The current thread has waited: gives it the result, in its own turn.
@@ -157,7 +151,6 @@ impl Executor {
     /// Puts the current thread back onto its `syscall` instruction; rax still has the number.
     pub fn restart_syscall(&mut self) {
         self.gs.regs.rip -= 2;
-        self.redirected();
     }
 
     /// Makes a waiting thread runnable. One that waited for the outside world goes first: what it
