@@ -112,27 +112,28 @@ fn check(addr: u64, len: usize) -> Result<(), Fault> {
 }
 
 impl Executor {
+    /// Writes a value to guest memory, also where pages are protected because of code on them.
+    pub fn put<T: Plain>(&mut self, addr: u64, value: &T) -> Result<(), Fault> {
+        if write(addr, value).is_ok() {
+            return Ok(());
+        }
+        // SAFETY: a plain value is its bytes.
+        let bytes = unsafe {
+            std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of::<T>())
+        };
+        self.write_guest(addr, bytes)
+    }
+
     /// Writes to guest memory, also where pages are protected because code was translated from
     /// them.
     pub fn write_guest(&mut self, addr: u64, from: &[u8]) -> Result<(), Fault> {
         if write_bytes(addr, from).is_ok() {
             return Ok(());
         }
-        let last = addr
-            .checked_add(from.len() as u64)
-            .ok_or(Fault)?
-            .saturating_sub(1);
-        let mut page = addr & !4095;
-        let mut released = false;
-        while page <= last && layout::is_guest(page.max(addr), 1) {
-            released |= self.code_write_fault(page.max(addr));
-            page += 4096;
+        if self.memory.unprotect_for_kernel(addr, from.len() as u64) {
+            return write_bytes(addr, from);
         }
-        if released {
-            write_bytes(addr, from)
-        } else {
-            Err(Fault)
-        }
+        Err(Fault)
     }
 }
 

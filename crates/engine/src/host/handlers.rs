@@ -71,6 +71,10 @@ pub fn set_for_guest(sig: i32, action: &Action) -> i64 {
         // A fault inside a handler shall be reported, not kill.
         flags |= libc::SA_NODEFER as u64;
     }
+    if sig == super::hub::KICK {
+        // A late kick must not disturb the executor's own calls.
+        flags |= libc::SA_RESTART as u64;
+    }
     let host = Action {
         handler: entry as *const () as u64,
         flags,

@@ -273,7 +273,7 @@ pub fn spawn(proxy: Proxy, mask: SigSet) -> i64 {
 }
 
 /// Where a proxy begins; `temporary[0]` is its first mask.
-pub extern "C" fn start(block: *mut ProxyBlock) -> ! {
+pub(super) extern "C" fn start(block: *mut ProxyBlock) -> ! {
     let base = block as u64;
     // SAFETY: sets this kernel thread's own gs; signals are blocked until it is set.
     unsafe {
@@ -285,7 +285,7 @@ pub extern "C" fn start(block: *mut ProxyBlock) -> ! {
 }
 
 /// Where the process's first kernel thread goes on as a proxy, after the swap.
-pub extern "C" fn start_main(block: *mut ProxyBlock) -> ! {
+pub(super) extern "C" fn start_main(block: *mut ProxyBlock) -> ! {
     // SAFETY: the executor now lives on another kernel thread; this one gives up its fs and has
     // its tid word cleared at its end like any proxy.
     unsafe {

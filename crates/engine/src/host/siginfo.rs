@@ -67,29 +67,64 @@ impl std::fmt::Debug for Siginfo {
     }
 }
 
+/// Sends a signal to one thread of this process.
+pub fn send_to_thread(tid: i32, sig: i32) {
+    // SAFETY: sends a signal; touches no memory.
+    unsafe {
+        let pid = crate::syscall!(libc::SYS_getpid);
+        crate::syscall!(libc::SYS_tgkill, pid, tid, sig);
+    }
+}
+
 /// Puts a signal back into the kernel's queues, with the siginfo it came with.
 ///
 /// One that was meant for a thread goes to `tid`; any other to the process, so that a thread that
 /// doesn't block it can have it.
 pub fn requeue(tid: i32, info: &Siginfo) {
+    let sig = info.signo();
     // SAFETY: sends a signal to this process with a complete siginfo; touches no memory.
     unsafe {
         let pid = crate::syscall!(libc::SYS_getpid);
-        if info.code() == SI_TKILL {
-            crate::syscall!(
-                libc::SYS_rt_tgsigqueueinfo,
-                pid,
-                tid,
-                info.signo(),
-                info.0.as_ptr()
-            );
+        let own = crate::syscall!(libc::SYS_gettid);
+        // The kernel lets a thread say "the kernel (or a user) sent this" only to itself, and
+        // takes the main thread for the process.
+        let refused = if info.code() == SI_TKILL {
+            let to = info.0.as_ptr();
+            own != i64::from(tid)
+                || crate::syscall!(libc::SYS_rt_tgsigqueueinfo, pid, tid, sig, to) != 0
         } else {
-            crate::syscall!(
-                libc::SYS_rt_sigqueueinfo,
-                pid,
-                info.signo(),
-                info.0.as_ptr()
-            );
+            crate::syscall!(libc::SYS_rt_sigqueueinfo, pid, sig, info.0.as_ptr()) != 0
+                && !through_own_pidfd(own, info)
+        };
+        // The signal matters more than what it says about its sender.
+        if refused && info.code() == SI_TKILL {
+            crate::syscall!(libc::SYS_tgkill, pid, tid, sig);
+        } else if refused {
+            crate::syscall!(libc::SYS_kill, pid, sig);
         }
+    }
+}
+
+/// To the process of the calling thread, named by that thread: any thread may say anything so
+/// (Linux 6.9).
+fn through_own_pidfd(own: i64, info: &Siginfo) -> bool {
+    const PIDFD_THREAD: i32 = libc::O_EXCL;
+    const PIDFD_SIGNAL_THREAD_GROUP: i32 = 2;
+    // SAFETY: opens a descriptor, sends through it, closes it.
+    unsafe {
+        let fd = crate::syscall!(libc::SYS_pidfd_open, own, PIDFD_THREAD);
+        if fd < 0 {
+            return false;
+        }
+        let flags = PIDFD_SIGNAL_THREAD_GROUP;
+        let ret = crate::syscall!(
+            libc::SYS_pidfd_send_signal,
+            fd,
+            info.signo(),
+            info.0.as_ptr(),
+            flags
+        );
+        crate::syscall!(libc::SYS_close, fd);
+        ret == 0
     }
 }

@@ -10,3 +10,5 @@ pub mod pi;
 pub mod queues;
 pub mod time;
 pub mod wake_op;
+
+pub use calls::sys_futex;

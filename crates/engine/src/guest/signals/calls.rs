@@ -37,7 +37,7 @@ pub fn sys_rt_sigaction(ex: &mut Executor, args: [u64; 6]) -> Outcome {
         action.mask = action.mask.blockable();
         ex.signals.set_action(sig, action);
     }
-    if old != 0 && access::write(old, &before).is_err() {
+    if old != 0 && ex.put(old, &before).is_err() {
         return EFAULT;
     }
     Outcome::Return(0)
@@ -63,7 +63,7 @@ pub fn sys_rt_sigprocmask(ex: &mut Executor, args: [u64; 6]) -> Outcome {
             return Outcome::Restart;
         }
     }
-    if old != 0 && access::write(old, &before).is_err() {
+    if old != 0 && ex.put(old, &before).is_err() {
         return EFAULT;
     }
     Outcome::Return(0)
@@ -116,7 +116,7 @@ pub fn sys_rt_sigpending(ex: &mut Executor, args: [u64; 6]) -> Outcome {
             set = set.union(SigSet::only(info.signo()));
         }
     }
-    match access::write_bytes(at, &set.0.to_le_bytes()[..size as usize]) {
+    match ex.write_guest(at, &set.0.to_le_bytes()[..size as usize]) {
         Ok(()) => Outcome::Return(0),
         Err(Fault) => EFAULT,
     }
@@ -140,7 +140,7 @@ pub fn sys_sigaltstack(ex: &mut Executor, args: [u64; 6]) -> Outcome {
             return Outcome::Return(ret);
         }
     }
-    if old != 0 && access::write(old, &seen.to_words()).is_err() {
+    if old != 0 && ex.put(old, &seen.to_words()).is_err() {
         return EFAULT;
     }
     Outcome::Return(0)

@@ -5,6 +5,7 @@ use super::altstack::{AltStack, SS_AUTODISARM};
 use super::frame::{self, Details};
 use crate::context::{RAX, RDI, RDX, RSI, RSP, Xsave};
 use crate::executor::Executor;
+use crate::guest::threads::State;
 use crate::host::siginfo::{self, Siginfo};
 use crate::host::sigset::SigSet;
 use crate::host::{handlers, switch};
@@ -28,7 +29,8 @@ impl Executor {
             // SAFETY: as above. Cleared before looking, so that nothing is missed.
             unsafe { std::ptr::write_volatile(&raw mut self.gs.attention, 0) };
             self.collect_own();
-            if self.current_is_runnable() {
+            // A thread that has just waited gets its result first, see `schedule`.
+            if self.current_is_runnable() && !self.current().has_result() {
                 self.deliver_to_current();
             }
         }
@@ -47,7 +49,13 @@ impl Executor {
         }
         for info in taken {
             let slot = self.threads.slot_accepting(info.signo());
-            self.give_signal(slot, info);
+            match self.threads.get(slot) {
+                // Only a signal to its proxy ends its call.
+                Some(thread) if thread.state == State::OnProxy => {
+                    siginfo::send_to_thread(thread.tid, info.signo());
+                }
+                _ => self.give_signal(slot, info),
+            }
         }
     }
 
@@ -83,7 +91,17 @@ impl Executor {
             self.sync_mask();
         }
         // Alone, all is still blocked: the signal was taken and the mask not yet set again.
-        siginfo::requeue(tid, info);
+        self.send_back(tid, info);
+    }
+
+    /// Into the kernel's queues again.
+    pub(in crate::guest) fn send_back(&self, tid: i32, info: &Siginfo) {
+        if self.multi_threaded() && SigSet::SYNCHRONOUS.contains(info.signo()) {
+            // Sent to the process it would come to the executor, which can't block it.
+            siginfo::send_to_thread(tid, info.signo());
+        } else {
+            siginfo::requeue(tid, info);
+        }
     }
 
     /// Does what the guest's disposition says.
@@ -99,7 +117,10 @@ impl Executor {
         }
         match sig {
             libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH | libc::SIGCONT => {}
-            _ if SigSet::SYNCHRONOUS.contains(sig) => handlers::die_by(sig),
+            _ if SigSet::SYNCHRONOUS.contains(sig) => {
+                self.ending();
+                handlers::die_by(sig);
+            }
             // The disposition changed after the signal was taken: now it's the kernel's to act on.
             _ => siginfo::requeue(self.current().tid, info),
         }
@@ -169,6 +190,7 @@ impl Executor {
     /// The frame couldn't be written: a segmentation fault, and if it was for one, death.
     fn no_room_for_frame(&mut self, sig: i32) {
         if sig == libc::SIGSEGV {
+            self.ending();
             handlers::die_by(libc::SIGSEGV);
         }
         self.force(&Siginfo::fault(libc::SIGSEGV, siginfo::SI_KERNEL, 0));

@@ -13,6 +13,9 @@ pub mod frame;
 pub mod mask;
 pub mod waiting;
 
+pub use calls::*;
+pub use waiting::*;
+
 use std::collections::VecDeque;
 
 use crate::host::handlers::{self, Action};

@@ -101,7 +101,7 @@ pub fn sys_rt_sigtimedwait(ex: &mut Executor, args: [u64; 6]) -> Outcome {
         let Some(info) = pending.remove(at) else {
             return EINVAL;
         };
-        if info_at != 0 && access::write(info_at, &info).is_err() {
+        if info_at != 0 && ex.put(info_at, &info).is_err() {
             return EFAULT;
         }
         return Outcome::Return(i64::from(info.signo()));

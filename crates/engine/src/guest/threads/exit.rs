@@ -1,9 +1,16 @@
 //! Ends: of a thread, of the process.
 
 use crate::executor::Executor;
-use crate::guest::access;
 use crate::host::proxy::{Command, Task};
 use crate::kernel::Outcome;
+
+pub fn sys_exit(ex: &mut Executor, args: [u64; 6]) -> Outcome {
+    ex.exit_thread(args[0])
+}
+
+pub fn sys_exit_group(ex: &mut Executor, args: [u64; 6]) -> Outcome {
+    ex.exit_group(args[0])
+}
 
 impl Executor {
     /// `exit`: ends the current thread, and with the last one the process.
@@ -16,7 +23,7 @@ impl Executor {
         self.release_robust(slot);
         self.release_pi(slot);
         let clear = self.current().clear_child_tid;
-        if clear != 0 && access::write(clear, &0u32).is_ok() {
+        if clear != 0 && self.put(clear, &0u32).is_ok() {
             self.wake_after_exit(clear);
         }
         if let Some(thread) = self.threads.remove(slot)

@@ -1,5 +1,6 @@
 //! Begin of the engine's life in a process, and what fork and vfork make of it.
 
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use super::{State, Thread, Threads};
@@ -16,8 +17,10 @@ const ARCH_SET_GS: u64 = 0x1001;
 pub struct Borrowed {
     threads: Threads,
     signals: Signals,
+    pid: i32,
     executor_tid: i32,
-    attention: u32,
+    ticks_left: i64,
+    kicked: i64,
 }
 
 fn own_ids() -> (i32, i32) {
@@ -99,61 +102,63 @@ impl Executor {
         self.sync_mask();
     }
 
-    /// In the child of a vfork, which borrows the parent's memory and this executor with it. The
-    /// value goes to [`Executor::after_vfork_parent`] when the parent runs again.
-    pub fn after_vfork_child(&mut self) -> Borrowed {
+    /// Before a vfork: lends the executor to the child, which runs on it, in the same memory, as
+    /// a process with one thread. The value goes to [`Executor::after_vfork_parent`].
+    pub fn before_vfork(&mut self) -> Borrowed {
+        self.before_fork();
         self.count_ticks();
-        let executor_tid = self.gs.hub.executor_tid.load(Ordering::Relaxed);
-        let thread = self.current();
-        let mut child = Thread::new(own_ids().1);
+        let mut child = Thread::new(0);
         child.signals = ThreadSignals {
-            kernel_mask: SigSet::ALL,
-            pending: Default::default(),
+            pending: VecDeque::new(),
             saved_mask: None,
-            ..thread.signals.clone()
+            ..self.current().signals.clone()
         };
         let mut threads = Threads::default();
         threads.slots[0] = Some(child);
-        let attention = self.gs.attention;
-        let borrowed = Borrowed {
+        let mut borrowed = Borrowed {
             threads: std::mem::replace(&mut self.threads, threads),
             signals: self.signals.snapshot(),
-            executor_tid,
-            attention,
+            pid: self.gs.hub.pid.load(Ordering::Relaxed),
+            executor_tid: self.gs.hub.executor_tid.load(Ordering::Relaxed),
+            ticks_left: self.gs.ticks_left,
+            kicked: self.gs.kicked,
         };
-        // A signal that the parent took stays the parent's, and all stays blocked there.
-        let mut taken = Vec::new();
-        self.gs.host.drain(|info| taken.push(info));
-        let mut borrowed = borrowed;
+        // A signal that the parent took stays the parent's.
         let slot = borrowed.threads.current;
         if let Some(thread) = borrowed.threads.get_mut(slot) {
-            if !taken.is_empty() && thread.proxy.is_none() {
-                thread.signals.kernel_mask = SigSet::ASYNCHRONOUS;
-            }
-            thread.signals.pending.extend(taken);
-            borrowed.attention |= u32::from(!thread.signals.pending.is_empty());
+            self.gs
+                .host
+                .drain(|info| thread.signals.pending.push_back(info));
         }
         self.gs.ticks_left = 0;
         self.gs.kicked = 0;
-        self.sync_mask();
         borrowed
     }
 
-    /// In the parent, after its vfork has returned.
+    /// In the child of a vfork, first thing.
+    pub fn after_vfork_child(&mut self) {
+        self.note_ids();
+        self.current().tid = own_ids().1;
+        self.current().signals.kernel_mask = SigSet::ALL;
+        self.sync_mask();
+    }
+
+    /// In the parent of a vfork, also of one that failed.
     pub fn after_vfork_parent(&mut self, borrowed: Borrowed) {
+        // What the child took and never delivered died with it.
         self.gs.host.clear();
         self.threads = borrowed.threads;
         self.signals.restore(borrowed.signals);
+        self.gs.hub.pid.store(borrowed.pid, Ordering::Relaxed);
         self.gs
             .hub
             .executor_tid
             .store(borrowed.executor_tid, Ordering::Relaxed);
-        self.gs.ticks_left = 0;
-        self.gs.kicked = 0;
-        self.threads.budget = 0;
-        // Look at everything once: reports and signals may have come meanwhile.
-        self.gs.attention = borrowed.attention | 1;
+        self.gs.ticks_left = borrowed.ticks_left;
+        self.gs.kicked = borrowed.kicked;
         self.after_fork_parent();
+        // Look at everything once: what was taken before, what came meanwhile.
+        self.look_again();
     }
 
     /// The process is about to end: last accounts.

@@ -5,11 +5,16 @@
 //! makes the process *multi-threaded* (see [`crate::host::swap`]) for good.
 
 pub mod calls;
+pub mod clock;
 pub mod exit;
+pub mod identity;
 pub mod lifecycle;
 pub mod robust;
 pub mod schedule;
 pub mod spawn;
+
+pub use exit::{sys_exit, sys_exit_group};
+pub use identity::*;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -75,6 +80,9 @@ pub struct Thread {
     posted_mask: Option<SigSet>,
     /// Numbers its waits, so that old timeouts are told from current ones.
     wait: u64,
+    /// Time-stamp cycles of its turns, and the processor time it was last told.
+    cycles: u64,
+    cpu_time: u64,
 }
 
 impl Thread {
@@ -94,7 +102,14 @@ impl Thread {
             masked_call: false,
             posted_mask: None,
             wait: 0,
+            cycles: 0,
+            cpu_time: 0,
         })
+    }
+
+    /// Whether a call that it waited for has ended and rax doesn't have the result yet.
+    pub fn has_result(&self) -> bool {
+        self.wake.is_some()
     }
 }
 
@@ -113,6 +128,7 @@ pub struct Threads {
     budget: i64,
     timers: BinaryHeap<Timer>,
     waits: u64,
+    clock: clock::TurnClock,
     pool: Pool,
     pub(in crate::guest) futexes: Queues,
     pub(in crate::guest) pi: Queues,
@@ -131,6 +147,7 @@ impl Default for Threads {
             budget: 0,
             timers: BinaryHeap::new(),
             waits: 0,
+            clock: clock::TurnClock::default(),
             pool: Pool::default(),
             futexes: Queues::default(),
             pi: Queues::default(),

@@ -77,7 +77,7 @@ impl Executor {
             return;
         }
         let left = (value & WAITERS) | OWNER_DIED;
-        if access::write(word, &left).is_ok() && !pi && value & WAITERS != 0 {
+        if self.put(word, &left).is_ok() && !pi && value & WAITERS != 0 {
             self.wake_after_exit(word);
         }
     }

@@ -6,8 +6,9 @@ use super::{State, Wake};
 use crate::context::RAX;
 use crate::executor::Executor;
 use crate::guest::signals::Signals;
+use crate::host::handlers;
 use crate::host::proxy::{Proxy, Reply};
-use crate::host::siginfo::{self, Siginfo};
+use crate::host::siginfo::Siginfo;
 use crate::host::sigset::SigSet;
 use crate::host::switch;
 use crate::sys::err;
@@ -36,14 +37,20 @@ impl Executor {
         loop {
             self.collect_reports();
             self.deliver_signals();
-            if !self.current_is_runnable() || self.threads.turn_over {
+            let others = !self.threads.queue.is_empty() || !self.threads.timers.is_empty();
+            if !self.current_is_runnable()
+                || self.threads.turn_over
+                || (others && self.turn_is_long())
+            {
                 self.expire_timers();
+                self.stop_clock();
                 if !self.next_thread() {
                     let timeout = self.until_next_timer();
                     self.gs.hub.sleep(timeout);
                     continue;
                 }
             }
+            self.start_clock();
             self.end_wait();
             if !self.current().signals.pending.is_empty() {
                 self.deliver_to_current();
@@ -121,12 +128,6 @@ impl Executor {
         self.gs.ticks_left = 0;
         self.gs.kicked = 0;
         self.threads.budget = 0;
-        self.redirected();
-    }
-
-    /// The current thread doesn't go on where it left the cache.
-    pub fn redirected(&mut self) {
-        self.gs.resume = 0;
     }
 
     /// The current thread has waited: gives it the result, in its own turn.
@@ -150,7 +151,6 @@ impl Executor {
     /// Puts the current thread back onto its `syscall` instruction; rax still has the number.
     pub fn restart_syscall(&mut self) {
         self.gs.regs.rip -= 2;
-        self.redirected();
     }
 
     /// Makes a waiting thread runnable. One that waited for the outside world goes first: what it
@@ -260,9 +260,13 @@ impl Executor {
             }
         } else {
             let ignored = self.signals.action(sig).handler == libc::SIG_IGN as u64;
+            if !blocked && !ignored && SigSet::SYNCHRONOUS.contains(sig) {
+                self.ending();
+                handlers::die_by(sig);
+            }
             self.sync_mask_of(slot);
             if blocked || !ignored {
-                siginfo::requeue(tid, &info);
+                self.send_back(tid, &info);
             }
         }
     }
@@ -279,7 +283,17 @@ impl Executor {
         if let Some(thread) = self.threads.get_mut(slot) {
             thread.wait = wait;
         }
-        self.threads.timers.push(Reverse((deadline, slot, wait)));
+        let threads = &mut self.threads;
+        // Waits that ended early leave their timers behind: sweep them out now and then.
+        if threads.timers.len() > 64 + 2 * threads.slots.len() {
+            let slots = &threads.slots;
+            threads.timers.retain(|&Reverse((_, slot, wait))| {
+                slots[slot]
+                    .as_ref()
+                    .is_some_and(|thread| thread.wait == wait)
+            });
+        }
+        threads.timers.push(Reverse((deadline, slot, wait)));
     }
 
     fn expire_timers(&mut self) {

@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use super::{State, Thread};
 use crate::context::{RAX, RSP};
 use crate::executor::Executor;
-use crate::guest::access;
 use crate::host::sigset::{SigSet, set_kernel_mask};
 use crate::host::{altstack, proxy, swap, switch};
 use crate::kernel::Outcome;
@@ -74,10 +73,10 @@ impl Executor {
         }
         // The kernel ignores failures of these two as well.
         if asked(libc::CLONE_PARENT_SETTID) {
-            let _ = access::write(parent_tid, &(tid as i32));
+            let _ = self.put(parent_tid, &(tid as i32));
         }
         if asked(libc::CLONE_CHILD_SETTID) {
-            let _ = access::write(child_tid, &(tid as i32));
+            let _ = self.put(child_tid, &(tid as i32));
         }
         self.threads.queue.push_back(slot);
         Outcome::Return(tid)
@@ -114,6 +113,7 @@ impl Executor {
         main.proxy = Some(proxy);
         main.signals.kernel_mask = mask;
         self.threads.multi = true;
+        self.start_clock();
         ret
     }
 }
