@@ -75,7 +75,10 @@ impl Request {
 /// Runs the program in this process, to its end.
 pub fn run(request: Request) -> ! {
     match executor(request) {
-        Ok(mut executor) => executor.run(),
+        Ok(mut executor) => {
+            executor.take_over_process();
+            executor.run()
+        }
         Err(error) => {
             stop::warn(&error.to_string());
             stop::exit(error.exit_status())
