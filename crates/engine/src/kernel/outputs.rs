@@ -159,8 +159,9 @@ mod tests {
 
     #[test]
     fn vectors_fill_front_to_back() {
-        let iov = [[0x1000u64, 10], [0x2000, 20], [0x3000, 30]];
-        let args = [3, iov.as_ptr() as u64, 3, 0, 0, 0];
+        let page = access::tests::guest_page();
+        access::write(page, &[[0x1000u64, 10], [0x2000, 20], [0x3000, 30]]).unwrap();
+        let args = [3, page, 3, 0, 0, 0];
         assert_eq!(
             ranges(libc::SYS_readv, args, Some(15)),
             [(0x1000, 10), (0x2000, 5)]

@@ -39,6 +39,7 @@ pub fn executor() -> Executor {
         code: CodeCache::new(&Options::default(), None, SharedAtlas::default()).unwrap(),
         threads: Default::default(),
         signals: Default::default(),
+        kernel: Default::default(),
         program: Default::default(),
         options: Default::default(),
         stats: Default::default(),
