@@ -1,6 +1,7 @@
 //! Brings a process up: from a request to run a program to the executor's first round.
 
 use std::ffi::{CStr, CString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::cache::CodeCache;
@@ -102,7 +103,6 @@ fn executor(request: Request) -> Result<Executor, LoadError> {
     gs.regs.gpr[RSP] = entry.sp;
     gs.regs.rflags = RFLAGS;
     gs.mxcsr = MXCSR;
-    name_process(&resolved.execfn);
 
     let mut kernel = Kernel::default();
     kernel.own = handover.own;
@@ -122,6 +122,7 @@ fn executor(request: Request) -> Result<Executor, LoadError> {
         argv: resolved.argv,
         envp,
     };
+    name_process(&program);
     Ok(Executor {
         gs,
         memory,
@@ -179,13 +180,16 @@ fn new_gs_block() -> &'static mut GsBlock {
     gs
 }
 
-/// The process's name for `ps`: as exec gives it, the last part of the path.
-fn name_process(execfn: &CStr) {
-    let name = execfn
-        .to_bytes()
-        .rsplit(|&b| b == b'/')
-        .next()
-        .unwrap_or(b"");
+/// The process's name for `ps`, as exec gives it: the last part of the path, or of the file's own
+/// path if only a descriptor was given.
+fn name_process(program: &Program) {
+    let execfn = program.execfn.to_bytes();
+    let real = program.exe.as_os_str().as_bytes();
+    let path = match execfn.strip_prefix(b"/dev/fd/") {
+        Some(fd) if !fd.contains(&b'/') => real.strip_suffix(b" (deleted)").unwrap_or(real),
+        _ => execfn,
+    };
+    let name = path.rsplit(|&b| b == b'/').next().unwrap_or(b"");
     let mut comm = [0u8; 16];
     let len = name.len().min(15);
     comm[..len].copy_from_slice(&name[..len]);

@@ -71,14 +71,18 @@ fn prepare(
     flags: i32,
 ) -> Result<i32, i32> {
     // Everything made here is dropped, or in the plan, before the call that doesn't return.
-    let given = match procfs::exec_path(ex, dir as u64, path) {
-        Some(path) => path,
-        None => access::read_cstr(path, libc::PATH_MAX as usize).map_err(|_| libc::EFAULT)?,
-    };
-    if given.len() >= libc::PATH_MAX as usize {
+    let asked = access::read_cstr(path, libc::PATH_MAX as usize).map_err(|_| libc::EFAULT)?;
+    if asked.len() >= libc::PATH_MAX as usize {
         return Err(libc::ENAMETOOLONG);
     }
-    let given = CString::new(given).map_err(|_| libc::EINVAL)?;
+    // Its own `/proc/self/exe` is clew's to the kernel; the name stays what the guest said.
+    let own_exe = procfs::exec_path(ex, dir as u64, path);
+    let is_own_exe = own_exe.is_some();
+    let asked = CString::new(asked).map_err(|_| libc::EINVAL)?;
+    let given = match own_exe {
+        Some(path) => CString::new(path).map_err(|_| libc::EINVAL)?,
+        None => asked.clone(),
+    };
     if given.is_empty() && flags & libc::AT_EMPTY_PATH == 0 {
         return Err(libc::ENOENT);
     }
@@ -109,7 +113,7 @@ fn prepare(
     let variable = Handover {
         options: ex.options.clone(),
         exe,
-        execfn: found.execfn,
+        execfn: if is_own_exe { asked } else { found.execfn },
         exe_fd: passed,
         own: ex.kernel.own.clone(),
         stats: ex.stats.clone(),
