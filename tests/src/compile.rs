@@ -67,6 +67,8 @@ pub fn variants(source: &Path, header: &Header) -> Vec<String> {
 pub fn guest(source: &Path, header: &Header, variant: &str) -> Result<Guest, String> {
     let mut command = compiler(source, header, variant)?;
     command.arg(source);
+    // Libraries come after what needs them.
+    command.args(header.flags.iter().filter(|flag| flag.starts_with("-l")));
     let key = digest(&command, source, header);
     let stem = source
         .file_stem()
@@ -124,7 +126,8 @@ fn compiler(source: &Path, header: &Header, name: &str) -> Result<Command, Strin
         _ => Command::new(variant.compiler),
     };
     command.args(["-g", "-pthread", "-D_GNU_SOURCE"]);
-    command.args(variant.args).args(&header.flags);
+    command.args(variant.args);
+    command.args(header.flags.iter().filter(|flag| !flag.starts_with("-l")));
     command.arg("-I").arg(scratch::sources().join("guests"));
     Ok(command)
 }
@@ -167,10 +170,11 @@ fn finish(command: &mut Command) -> Result<(), String> {
 fn digest(command: &Command, source: &Path, header: &Header) -> u64 {
     let mut hasher = DefaultHasher::new();
     format!("{command:?}").hash(&mut hasher);
-    let common = scratch::sources().join("guests/guest.h");
+    let common = scratch::sources().join("guests");
+    let common = ["guest.h", "fault.h"].map(|name| common.join(name));
     let lib = source.with_file_name("lib");
     let libs = header.libs.iter().map(|name| lib.join(name));
-    for path in [source.to_owned(), common].into_iter().chain(libs) {
+    for path in [source.to_owned()].into_iter().chain(common).chain(libs) {
         fs::read(path).unwrap_or_default().hash(&mut hasher);
     }
     hasher.finish()

@@ -91,7 +91,7 @@ impl Header {
                     header.timeout = Duration::from_secs(seconds);
                 }
                 "ignore" => header.ignore.extend(words()),
-                key if key.contains(' ') || key.starts_with(char::is_uppercase) => {}
+                key if !key.chars().all(|c| c.is_ascii_lowercase()) => {} // prose
                 key => return Err(format!("unknown header line \"{key}:\"")),
             }
         }
