@@ -55,7 +55,7 @@ int main(void) {
         unsigned char carry = _addcarryx_u64(a & 1, a, b, &sum);
         MIX(carry); MIX(sum);
         char bytes[8];
-        _storebe_i64(bytes, a);
+        __asm__("movbe %1, %0" : "=m"(*(uint64_t *)bytes) : "r"(a));
         mix(bytes, 8);
     }
     report("bmi");
