@@ -50,7 +50,7 @@ impl Default for Header {
             cpu: Vec::new(),
             needs: Vec::new(),
             long: false,
-            timeout: Duration::from_secs(120),
+            timeout: Duration::from_secs(60),
             ignore: Vec::new(),
         }
     }
