@@ -99,12 +99,13 @@ impl Header {
     }
 }
 
+/// The leading comment without its first line, which says what the test is for.
 fn comment_lines(text: &str) -> impl Iterator<Item = &str> {
     let mut lines = text
         .lines()
         .skip_while(|line| line.starts_with("#!"))
         .map(|line| line.strip_prefix("//").or_else(|| line.strip_prefix("# ")));
-    iter::from_fn(move || lines.next().flatten())
+    iter::from_fn(move || lines.next().flatten()).skip(1)
 }
 
 fn ending(value: &str) -> Result<Ending, String> {
@@ -158,6 +159,6 @@ mod tests {
 
     #[test]
     fn a_misspelt_key_is_reported() {
-        assert!(Header::parse("// varants: pie\n").is_err());
+        assert!(Header::parse("// Some test.\n// varants: pie\n").is_err());
     }
 }

@@ -92,7 +92,8 @@ impl Job {
         let mut command = Command::new(&self.program);
         command.args(&self.args).current_dir(&self.dir).env_clear();
         command.envs(BASE_ENV.iter().copied());
-        command.env("HOME", &self.dir).env("TMPDIR", "/tmp");
+        command.env("HOME", &self.dir).env("PWD", &self.dir);
+        command.env("TMPDIR", "/tmp");
         for name in ["RUSTUP_HOME", "CARGO_HOME"] {
             command.env(name, rust_home(name));
         }
