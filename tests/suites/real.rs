@@ -18,6 +18,7 @@ fn main() {
         let trial = Trial::test(name, move || check(&source.name, &source.path, &header));
         trials.push(trial.with_ignored_flag(long));
     }
+    trials.push(Trial::test("tokio", tokio));
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
@@ -34,7 +35,31 @@ fn check(name: &str, script: &Path, header: &Header) -> Result<(), Failed> {
     job.env.push(("LIB".to_owned(), lib.display().to_string()));
     job.stdin.clone_from(&header.stdin);
     job.timeout = header.timeout;
-    compare::native_and_clew(&job, header, &|| {})
+    let prepare = lib.join(format!("{name}.prepare.sh"));
+    compare::native_and_clew(&job, header, &|| prepare_natively(&prepare, &job))
+}
+
+/// What a workload needs made before it runs (a compiled program, say), outside of clew.
+fn prepare_natively(script: &Path, job: &Job) {
+    if !script.exists() {
+        return;
+    }
+    let mut command = Job::new("/bin/sh", &job.dir).command();
+    command.arg("-eu").arg(script);
+    let cache = scratch::root().join("cache");
+    let status = command.env("CACHE", cache).status();
+    let done = status.is_ok_and(|status| status.success());
+    assert!(done, "{} failed", script.display());
+}
+
+/// A program on tokio, built with this crate; static, multi-threaded, epoll-driven.
+fn tokio() -> Result<(), Failed> {
+    let header = Header::default();
+    let job = Job::new(
+        env!("CARGO_BIN_EXE_guest-tokio"),
+        scratch::fresh("real.tokio"),
+    );
+    compare::native_and_clew(&job, &header, &|| {})
 }
 
 fn installed(program: &str) -> bool {
