@@ -66,9 +66,25 @@ impl Terminal {
             .map_err(|error| format!("typing {keys:?}: {error}"))
     }
 
+    /// Types the keys until `what` appears: a program that is about to read may not have
+    /// set its terminal up yet, and what is typed too early is lost.
+    pub fn insist(&mut self, keys: &str, what: &str) -> Result<(), String> {
+        for _ in 0..PATIENCE.as_secs() {
+            self.send(keys)?;
+            if self.expect_within(what, Duration::from_secs(1)).is_ok() {
+                return Ok(());
+            }
+        }
+        self.expect(what)
+    }
+
     /// Waits until `what` is printed, after what was waited for before.
     pub fn expect(&mut self, what: &str) -> Result<(), String> {
-        let end = Instant::now() + PATIENCE;
+        self.expect_within(what, PATIENCE)
+    }
+
+    fn expect_within(&mut self, what: &str, limit: Duration) -> Result<(), String> {
+        let end = Instant::now() + limit;
         loop {
             if let Some(at) = find(&self.text[self.seen..], what.as_bytes()) {
                 self.seen += at + what.len();
