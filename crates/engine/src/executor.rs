@@ -7,7 +7,7 @@ use crate::cache::CodeCache;
 use crate::context::{Exit, GsBlock};
 use crate::guest::signals::Signals;
 use crate::guest::threads::Threads;
-use crate::kernel::{self, Outcome};
+use crate::kernel::{self, Kernel, Outcome};
 use crate::memory::Memory;
 use crate::program::{Options, Program};
 use crate::stats::Stats;
@@ -20,6 +20,7 @@ pub struct Executor {
     pub code: CodeCache,
     pub threads: Threads,
     pub signals: Signals,
+    pub kernel: Kernel,
     pub program: Program,
     pub options: Options,
     pub stats: Stats,

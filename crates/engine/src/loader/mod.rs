@@ -25,7 +25,7 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 
 pub use error::LoadError;
-pub use resolve::{Executable, Resolved, resolve};
+pub use resolve::{Executable, Resolved, resolve, resolve_at};
 
 use crate::memory::Memory;
 use crate::{sys, syscall, vdso};
@@ -44,6 +44,17 @@ pub struct Entry {
     /// The executable's own entry point (AT_ENTRY) and where its image begins.
     pub exe_entry: u64,
     pub exe_base: u64,
+}
+
+/// Finds what would make [`load`] fail for the files' sake: another machine's program, a corrupt
+/// one, a missing interpreter. For exec, which must fail before there is no way back.
+pub fn check(program: &Resolved) -> Result<(), LoadError> {
+    let image = program.exe.parse()?;
+    if let Some(part) = &image.interpreter {
+        let path = program.exe.read_interpreter_path(part)?;
+        Executable::open_interpreter(&path, &program.exe.path)?;
+    }
+    Ok(())
 }
 
 /// Maps `program` and its interpreter into (empty) guest memory and builds its stack. `random` is

@@ -164,6 +164,10 @@ impl Executor {
     /// The process is about to end: last accounts.
     pub fn ending(&mut self) {
         self.count_ticks();
+        if !self.kernel.own.in_vfork {
+            self.code.save();
+        }
+        self.report_stats();
     }
 }
 
