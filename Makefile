@@ -1,0 +1,50 @@
+# What people type. Every target does its own set-up on a Debian 12 machine with a Rust
+# toolchain: as root it installs missing packages, else it says which ones.
+
+CARGO ?= cargo
+CLEW = target/x86_64-unknown-linux-musl/release/clew
+
+.PHONY: help setup build demo lint test test-all bench clean
+
+help:
+	@echo "make build      the clew command, in $(CLEW)"
+	@echo "make demo       what clew can do so far"
+	@echo "make test       format, lints, unit tests, guests and real programs"
+	@echo "make test-all   the same and the long ones"
+	@echo "make bench      the speed table (README.md, docs/bench.md)"
+
+setup:
+	@tools/setup.sh build test bench
+
+build:
+	@tools/setup.sh build
+	$(CARGO) build --release --package clew
+
+demo: build
+	@tools/demo.sh $(CLEW)
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --release -- -D warnings
+
+# One test at a time per core, and a summary at the end; a single test:
+#     cargo test --release --test guests -- signals/basic
+test:
+	@tools/setup.sh build test
+	$(MAKE) lint
+	$(CARGO) build --release --package clew
+	$(CARGO) test --release --workspace --no-fail-fast
+
+test-all:
+	@tools/setup.sh build test test-all
+	$(MAKE) lint
+	$(CARGO) build --release --package clew
+	$(CARGO) test --release --workspace --no-fail-fast -- --include-ignored
+
+bench:
+	@tools/setup.sh build test bench
+	$(CARGO) build --release --package clew --package clew-bench
+	target/x86_64-unknown-linux-musl/release/clew-bench $(BENCH)
+
+clean:
+	$(CARGO) clean

@@ -1,0 +1,28 @@
+//! The test bench: a program goes in, is run natively and under `clew run`, and what
+//! a person would see of the two runs is compared.
+//!
+//! What is tested lives in files, not in code. A *guest* (`tests/guests/**`) is a small
+//! program with a few header lines; a *workload* (`tests/real/*.sh`) is a shell script
+//! that uses programs of the distribution. Adding a test is adding a file.
+//!
+//! * [`header`]: the `key: value` lines at the top of such a file
+//! * [`compile`]: a guest's source to an executable, cached
+//! * [`run`]: a command to an outcome, under a time limit
+//! * [`compare`]: two outcomes to a verdict
+//! * [`clew`]: where the command under test is
+//! * [`scratch`]: directories that a run may fill
+//! * [`sources`]: the test files of a folder
+//! * [`cpu`]: what this processor can do
+//! * [`terminal`]: a program on a pseudo-terminal, typed at and read from
+
+#![forbid(unsafe_code)]
+
+pub mod clew;
+pub mod compare;
+pub mod compile;
+pub mod cpu;
+pub mod header;
+pub mod run;
+pub mod scratch;
+pub mod sources;
+pub mod terminal;

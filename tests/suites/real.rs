@@ -1,0 +1,72 @@
+//! Every workload in `tests/real`: a shell script that uses programs of the distribution,
+//! run natively and under clew as a whole, shell and children alike.
+
+use std::path::Path;
+
+use clew_tests::header::Header;
+use clew_tests::run::Job;
+use clew_tests::{compare, scratch, sources};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+fn main() {
+    let folder = scratch::sources().join("real");
+    let mut trials = Vec::new();
+    for source in sources::list(&folder, &["sh"]) {
+        let header = Header::read(&source.path);
+        let long = header.long;
+        let name = source.name.clone();
+        let trial = Trial::test(name, move || check(&source.name, &source.path, &header));
+        trials.push(trial.with_ignored_flag(long));
+    }
+    trials.push(Trial::test("tokio", tokio));
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+fn check(name: &str, script: &Path, header: &Header) -> Result<(), Failed> {
+    for program in &header.needs {
+        if !installed(program) {
+            return Err(format!("{program} is not installed: make setup").into());
+        }
+    }
+    let dir = scratch::fresh(&format!("real.{name}"));
+    let mut job = Job::new("/bin/sh", dir).args(["-eu".to_owned(), script.display().to_string()]);
+    job.env.clone_from(&header.env);
+    let lib = scratch::sources().join("real/lib");
+    job.env.push(("LIB".to_owned(), lib.display().to_string()));
+    job.stdin.clone_from(&header.stdin);
+    job.timeout = header.timeout;
+    let prepare = lib.join(format!("{name}.prepare.sh"));
+    compare::native_and_clew(&job, header, &|| prepare_natively(&prepare, &job))
+}
+
+/// What a workload needs made before it runs (a compiled program, say), outside of clew.
+fn prepare_natively(script: &Path, job: &Job) {
+    if !script.exists() {
+        return;
+    }
+    let mut command = Job::new("/bin/sh", &job.dir).command();
+    command.arg("-eu").arg(script);
+    let cache = scratch::root().join("cache");
+    let status = command.env("CACHE", cache).status();
+    let done = status.is_ok_and(|status| status.success());
+    assert!(done, "{} failed", script.display());
+}
+
+/// A program on tokio, built with this crate; static, multi-threaded, epoll-driven.
+fn tokio() -> Result<(), Failed> {
+    let header = Header::default();
+    let job = Job::new(
+        env!("CARGO_BIN_EXE_guest-tokio"),
+        scratch::fresh("real.tokio"),
+    );
+    compare::native_and_clew(&job, &header, &|| {})
+}
+
+fn installed(program: &str) -> bool {
+    let usual = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/bin", "/sbin"];
+    usual
+        .iter()
+        .any(|dir| Path::new(dir).join(program).exists())
+        || std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+            .any(|dir| dir.join(program).exists())
+}
