@@ -330,9 +330,10 @@ impl CodeCache {
             return;
         }
         let optimise = self.blocks < self.optimise_up_to;
+        let look = optimise && !self.mutable.region.host.contains(&entry);
         let Some(region) = self.region_of_host(entry) else { return };
         if region.stub(pc).is_none() {
-            translate::add_stub(region, &View::of(memory), pc, entry, optimise);
+            translate::add_stub(region, &View::of(memory), pc, entry, look);
         }
         let stub = region.stub(pc).expect("it was just made");
         let own_miss = region.miss_thunk;

@@ -108,47 +108,43 @@ pub fn translate(region: &mut Region, fetch: &dyn Fetch, pc: u64, shape: Shape) 
 }
 
 /// Adds a dispatch stub for `pc`, whose translation starts at `entry`.
-pub fn add_stub(region: &mut Region, fetch: &dyn Fetch, pc: u64, entry: u32, optimise: bool) {
+/// `look`: the code at `pc` can't change, so it may tell which flags are dead.
+pub fn add_stub(region: &mut Region, fetch: &dyn Fetch, pc: u64, entry: u32, look: bool) {
     let mut code = Emitter::new(region.hot);
-    dispatch_stub(region, fetch, &mut code, pc, optimise);
+    let live = if look { live_flags(fetch, pc) } else { flags::ALL };
+    dispatch_stub(region, &mut code, pc, live);
     let jump = code.jmp();
     code.bind(jump, entry);
     region.place_hot(&code);
 }
 
 /// Emits the stub that an indirect branch to `pc` goes through; falls through on a match.
-fn dispatch_stub(region: &mut Region, fetch: &dyn Fetch, code: &mut Emitter, pc: u64, optimise: bool) {
+fn dispatch_stub(region: &mut Region, code: &mut Emitter, pc: u64, live: u32) {
     let host = code.here();
-    let live = if optimise { live_flags(fetch, pc) } else { flags::ALL };
-    let low = pc <= i32::MAX as u64;
-    let next;
-    if live == 0 && low {
-        // cmp qword gs:[target], imm32
-        code.raw(&[0x65, 0x48, 0x81, 0x3c, 0x25]);
-        code.imm32(TARGET as u32);
-        code.imm32(pc as u32);
-        next = code.jcc(CC_NZ);
+    // Others pass through here on their way to a target whose flags may be live: the comparison
+    // touches none.
+    if pc <= i32::MAX as u64 {
+        code.load_gs(RCX, TARGET);
+        code.lea_rcx(-(pc as i32));
+    } else {
+        const RDX: u8 = 2;
+        code.spill(1, RDX);
+        code.mov_imm(RDX, pc.wrapping_neg());
+        code.load_gs(RCX, TARGET);
+        // lea rcx, [rcx + rdx]
+        code.raw(&[0x48, 0x8d, 0x0c, 0x11]);
+        code.unspill(RDX, 1);
+    }
+    let hit = code.jrcxz();
+    let next = code.jmp();
+    code.bind_short(hit);
+    if live & flags::DEC == 0 {
         code.unspill(RCX, 0);
         code.tick_dec();
         let out = code.jcc(CC_Z);
         let stub = budget_stub(region, pc, Exit::Budget as usize);
         code.bind(out, stub);
     } else {
-        if low {
-            code.load_gs(RCX, TARGET);
-            code.lea_rcx(-(pc as i32));
-        } else {
-            const RDX: u8 = 2;
-            code.spill(1, RDX);
-            code.mov_imm(RDX, pc.wrapping_neg());
-            code.load_gs(RCX, TARGET);
-            // lea rcx, [rcx + rdx]
-            code.raw(&[0x48, 0x8d, 0x0c, 0x11]);
-            code.unspill(RDX, 1);
-        }
-        let hit = code.jrcxz();
-        next = code.jmp();
-        code.bind_short(hit);
         code.tick_rcx();
         let zero = code.jrcxz();
         code.unspill(RCX, 0);
@@ -222,7 +218,8 @@ impl Translation<'_> {
     /// Emits the whole block, returns where to enter it.
     fn block(&mut self, pc: u64) -> u32 {
         if self.shape.stub {
-            dispatch_stub(self.region, self.fetch, &mut self.code, pc, self.shape.optimise);
+            let live = self.live_flags(pc);
+            dispatch_stub(self.region, &mut self.code, pc, live);
         }
         let entry = self.code.here();
         if self.shape.mutable {
@@ -318,7 +315,7 @@ impl Translation<'_> {
             && ins.len() + branch.len() < 16
             && self.is_ours(branch.ip())
             && self.is_ours(target)
-            && live_flags(self.fetch, target) & flags::DEC != 0;
+            && self.live_flags(target) & flags::DEC != 0;
         fits.then_some(branch)
     }
 
@@ -525,7 +522,7 @@ impl Translation<'_> {
             self.go_to(target);
             return;
         }
-        let live = if self.shape.optimise { live_flags(self.fetch, target) } else { flags::ALL };
+        let live = self.live_flags(target);
         if live & flags::DEC == 0 {
             self.code.tick_dec();
             if self.shape.single.is_some() {
@@ -550,6 +547,12 @@ impl Translation<'_> {
             self.code.bind_short(go);
             self.go_to(target);
         }
+    }
+
+    /// Flags that code at `pc` may read. Code that may change tells nothing: what is dead there
+    /// now may be live when this block is still in use.
+    fn live_flags(&self, pc: u64) -> u32 {
+        if self.shape.optimise && !self.shape.mutable { live_flags(self.fetch, pc) } else { flags::ALL }
     }
 
     fn bind_budget(&mut self, at: Rel32, pc: u64, routine: usize) {
@@ -631,11 +634,11 @@ impl Translation<'_> {
 
     fn ret(&mut self, ins: &Instruction) -> Next {
         let extra = if ins.op_count() == 1 { ins.immediate16() as i32 } else { 0 };
-        if let Some(frame) = self.frames.pop() {
-            let back = frame.returns_to;
-            if extra == 0 && back <= i32::MAX as u64 && live_flags(self.fetch, back) == 0 {
-                return self.ret_expected(back);
-            }
+        if let Some(frame) = self.frames.pop()
+            && extra == 0
+            && frame.returns_to <= i32::MAX as u64
+        {
+            return self.ret_expected(frame.returns_to);
         }
         self.frames.clear();
         self.ret_anywhere(extra);
@@ -652,18 +655,35 @@ impl Translation<'_> {
         self.dispatch();
     }
 
-    /// The return of a call that this block followed: it nearly always goes back there.
+    /// The return of a call that this block followed: it nearly always goes back there. Where it
+    /// doesn't (others may have come to this return), flags may be live, so none are touched.
     fn ret_expected(&mut self, back: u64) -> Next {
-        // cmp qword [rsp], imm32
-        self.code.raw(&[0x48, 0x81, 0x3c, 0x24]);
-        self.code.imm32(back as u32);
-        let expected = self.code.jcc_short(CC_Z);
-        self.ret_anywhere(0);
+        self.code.spill(0, RCX);
+        // mov rcx, [rsp]: if it faults nothing has changed.
+        self.code.raw(&[0x48, 0x8b, 0x0c, 0x24]);
+        self.code.lea_rcx(-(back as i32));
+        let expected = self.code.jrcxz();
+        self.code.lea_rcx(back as i32);
+        self.code.adjust_rsp(8);
+        self.dispatch();
         self.code.bind_short(expected);
         self.code.adjust_rsp(8);
-        self.code.tick_dec();
-        let out = self.code.jcc(CC_Z);
-        self.bind_budget(out, back, Exit::Budget as usize);
+        let live = self.live_flags(back);
+        if live & flags::DEC == 0 {
+            self.code.unspill(RCX, 0);
+            self.code.tick_dec();
+            let out = self.code.jcc(CC_Z);
+            self.bind_budget(out, back, Exit::Budget as usize);
+        } else {
+            self.code.tick_rcx();
+            let zero = self.code.jrcxz();
+            self.code.unspill(RCX, 0);
+            let go = self.code.jmp_short();
+            self.code.bind_short(zero);
+            let out = self.code.jmp();
+            self.bind_budget(out, back, BUDGET_RCX);
+            self.code.bind_short(go);
+        }
         self.follow_or_go(back)
     }
 
