@@ -22,7 +22,7 @@ use iced_x86::{
 };
 
 use crate::cache::region::{Lengths, Region, Run, Spilled, Stub, bind_or_link, encode_lengths};
-use crate::context::{BUDGET_RCX, Exit, TARGET};
+use crate::context::{BUDGET_RCX, Exit, SOURCE, TARGET};
 use crate::vdso;
 use emit::{CC_NZ, CC_Z, Emitter, RCX, Rel32};
 
@@ -111,7 +111,11 @@ pub fn translate(region: &mut Region, fetch: &dyn Fetch, pc: u64, shape: Shape) 
 /// `look`: the code at `pc` can't change, so it may tell which flags are dead.
 pub fn add_stub(region: &mut Region, fetch: &dyn Fetch, pc: u64, entry: u32, look: bool) {
     let mut code = Emitter::new(region.hot);
-    let live = if look { live_flags(fetch, pc) } else { flags::ALL };
+    let live = if look {
+        live_flags(fetch, pc)
+    } else {
+        flags::ALL
+    };
     dispatch_stub(region, &mut code, pc, live);
     let jump = code.jmp();
     code.bind(jump, entry);
@@ -176,8 +180,14 @@ pub(crate) fn exit_stub_len(pc: u64) -> u32 {
     if pc > u32::MAX as u64 { 32 } else { 20 }
 }
 
-fn live_flags(fetch: &dyn Fetch, pc: u64) -> u32 {
-    flags::live_at(pc, |pc| decode(fetch, pc))
+fn live_flags(fetch: &dyn Fetch, start: u64) -> u32 {
+    flags::live_at(start, |pc| {
+        if fetch.same_body(start, pc) {
+            decode(fetch, pc)
+        } else {
+            None
+        }
+    })
 }
 
 /// The instruction at `pc`, or None if not all of it is executable.
@@ -255,7 +265,11 @@ impl Translation<'_> {
             let stop = self.count >= self.shape.single.unwrap_or(MAX_INSTRUCTIONS)
                 || pc >= join
                 || (pc != start && !self.is_ours(pc));
-            let decoded = if stop { None } else { decode_with_offset(self.fetch, pc) };
+            let decoded = if stop {
+                None
+            } else {
+                decode_with_offset(self.fetch, pc)
+            };
             let Some((ins, displacement)) = decoded else {
                 // Never at the very first instruction: `translate` has decoded it. Falling from
                 // one body of code into another isn't a branch and counts no tick.
@@ -292,7 +306,11 @@ impl Translation<'_> {
     }
 
     fn push_lengths(&mut self, guest: usize, host: usize, spilled: Spilled) {
-        let lengths = Lengths { guest: guest as u8, host: host as u32, spilled };
+        let lengths = Lengths {
+            guest: guest as u8,
+            host: host as u32,
+            spilled,
+        };
         encode_lengths(&mut self.lengths, lengths);
         let run = self.runs.last_mut().expect("a run is open");
         run.guest_len += guest as u32;
@@ -304,7 +322,8 @@ impl Translation<'_> {
     fn fusible(&self, ins: &Instruction, join: u64) -> Option<Instruction> {
         let compares = matches!(ins.mnemonic(), Mnemonic::Cmp | Mnemonic::Test)
             && (0..ins.op_count()).all(|op| ins.op_kind(op) != OpKind::Memory);
-        if !compares || !self.shape.optimise || self.shape.single.is_some() || ins.next_ip() >= join {
+        if !compares || !self.shape.optimise || self.shape.single.is_some() || ins.next_ip() >= join
+        {
             return None;
         }
         let branch = decode(self.fetch, ins.next_ip())?;
@@ -360,6 +379,7 @@ impl Translation<'_> {
     /// The end of an indirect branch: rcx, spilled to slot 0, is the guest target.
     fn dispatch(&mut self) {
         if self.shape.single.is_some() {
+            self.code.store_gs_imm(SOURCE, self.code.here());
             self.code.store_gs(TARGET, RCX);
             self.code.exit(Exit::Indirect as usize);
         } else {
@@ -382,7 +402,9 @@ impl Translation<'_> {
             FlowControl::Return if is_near_return(ins) => self.ret(ins),
             FlowControl::IndirectBranch if is_near_indirect(ins) => self.indirect(ins, spilled),
             FlowControl::IndirectCall if is_near_indirect(ins) => self.indirect(ins, spilled),
-            FlowControl::Interrupt if ins.code() == Code::Int3 => self.copy_and_end(ins),
+            FlowControl::Interrupt if matches!(ins.code(), Code::Int3 | Code::Int1) => {
+                self.copy_and_end(ins)
+            }
             FlowControl::Interrupt if ins.code() == Code::Int_imm8 && ins.immediate8() != 0x80 => {
                 self.copy_and_end(ins)
             }
@@ -425,9 +447,13 @@ impl Translation<'_> {
         if rewrite::is_engine_matter(ins) {
             return self.emulate(ins);
         }
-        if rewrite::is_xsave(ins) {
+        if matches!(ins.mnemonic(), Mnemonic::Popfq | Mnemonic::Popf) {
+            self.pop_flags(ins);
+        } else if rewrite::is_xsave(ins) {
             *spilled = rewrite::xsave(&mut self.code, ins);
-        } else if ins.segment_prefix() == Register::GS && ins.memory_segment() == Register::GS {
+        } else if ins.segment_prefix() == Register::GS && rewrite::displaces(ins) {
+            *spilled = rewrite::string_through_guest_gs(&mut self.code, ins);
+        } else if ins.segment_prefix() == Register::GS && rewrite::accesses_memory(ins) {
             *spilled = rewrite::through_guest_gs(&mut self.code, ins);
         } else if ins.is_ip_rel_memory_operand() && !self.copy_ip_relative(ins) {
             *spilled = rewrite::far_operand(&mut self.code, ins);
@@ -435,6 +461,17 @@ impl Translation<'_> {
             self.copy(ins);
         }
         Next::Sequential
+    }
+
+    /// The trap flag must not reach the CPU: a value that has it is the engine's matter. The test
+    /// may spoil the flags, which are about to be replaced.
+    fn pop_flags(&mut self, ins: &Instruction) {
+        // test dword [rsp], TF
+        self.code.raw(&[0xf7, 0x04, 0x24, 0x00, 0x01, 0x00, 0x00]);
+        let usual = self.code.jcc_short(CC_Z);
+        self.emulate(ins);
+        self.code.bind_short(usual);
+        self.copy(ins);
     }
 
     fn copy(&mut self, ins: &Instruction) {
@@ -495,14 +532,17 @@ impl Translation<'_> {
         if self.shape.mutable {
             return None;
         }
-        self.region.find(target).or_else(|| self.find_in_progress(target))
+        self.region
+            .find(target)
+            .or_else(|| self.find_in_progress(target))
     }
 
     /// Looks in the block under construction.
     fn find_in_progress(&self, target: u64) -> Option<u32> {
-        let run = self.runs.iter().find(|run| {
-            run.guest <= target && target < run.guest + run.guest_len as u64
-        })?;
+        let run = self
+            .runs
+            .iter()
+            .find(|run| run.guest <= target && target < run.guest + run.guest_len as u64)?;
         let mut guest = run.guest;
         let mut host = run.host;
         let mut at = (run.lengths - self.lengths_base) as usize;
@@ -552,7 +592,11 @@ impl Translation<'_> {
     /// Flags that code at `pc` may read. Code that may change tells nothing: what is dead there
     /// now may be live when this block is still in use.
     fn live_flags(&self, pc: u64) -> u32 {
-        if self.shape.optimise && !self.shape.mutable { live_flags(self.fetch, pc) } else { flags::ALL }
+        if self.shape.optimise && !self.shape.mutable {
+            live_flags(self.fetch, pc)
+        } else {
+            flags::ALL
+        }
     }
 
     fn bind_budget(&mut self, at: Rel32, pc: u64, routine: usize) {
@@ -588,7 +632,11 @@ impl Translation<'_> {
     }
 
     fn branch_to(&mut self, target: u64, backward: bool) {
-        if backward { self.tick_and_go(target) } else { self.go_to(target) }
+        if backward {
+            self.tick_and_go(target)
+        } else {
+            self.go_to(target)
+        }
     }
 
     fn jump(&mut self, target: u64, from: u64) -> Next {
@@ -607,9 +655,10 @@ impl Translation<'_> {
             && self.is_ours(target)
             && self.fetch.code_end(target).is_some()
             && decode(self.fetch, target).is_some()
-            && !self.runs.iter().any(|run| {
-                (run.guest..run.guest + run.guest_len.max(1) as u64).contains(&target)
-            })
+            && !self
+                .runs
+                .iter()
+                .any(|run| (run.guest..run.guest + run.guest_len.max(1) as u64).contains(&target))
             && (self.shape.mutable || self.region.find(target).is_none());
         if new {
             Next::Follow(target)
@@ -627,13 +676,19 @@ impl Translation<'_> {
             if self.frames.len() >= MAX_CALL_DEPTH {
                 self.frames.remove(0);
             }
-            self.frames.push(Frame { returns_to: ins.next_ip() });
+            self.frames.push(Frame {
+                returns_to: ins.next_ip(),
+            });
         }
         next
     }
 
     fn ret(&mut self, ins: &Instruction) -> Next {
-        let extra = if ins.op_count() == 1 { ins.immediate16() as i32 } else { 0 };
+        let extra = if ins.op_count() == 1 {
+            ins.immediate16() as i32
+        } else {
+            0
+        };
         if let Some(frame) = self.frames.pop()
             && extra == 0
             && frame.returns_to <= i32::MAX as u64
@@ -710,7 +765,11 @@ impl Translation<'_> {
             region.add_run(*run, enterable);
             guest.push(run.guest..run.guest + run.guest_len as u64);
         }
-        Block { entry, guest, instructions: self.count }
+        Block {
+            entry,
+            guest,
+            instructions: self.count,
+        }
     }
 }
 
@@ -736,12 +795,10 @@ fn is_near_indirect(ins: &Instruction) -> bool {
 fn shown_to_guest(ins: &Instruction) -> bool {
     match ins.encoding() {
         EncodingKind::Legacy | EncodingKind::XOP | EncodingKind::D3NOW => true,
-        EncodingKind::VEX => {
-            !(0..ins.op_count()).any(|op| {
-                ins.op_kind(op) == OpKind::Register
-                    && (ins.op_register(op).is_k() || ins.op_register(op).is_tmm())
-            })
-        }
+        EncodingKind::VEX => !(0..ins.op_count()).any(|op| {
+            ins.op_kind(op) == OpKind::Register
+                && (ins.op_register(op).is_k() || ins.op_register(op).is_tmm())
+        }),
         _ => false,
     }
 }
