@@ -1,1 +1,54 @@
-fn main() {}
+//! The `clew` command. In: the command line, or an engine's handover. Out: the guest's own status.
+//!
+//! `main` is C's, without Rust's runtime in front of it: that would ignore SIGPIPE, reopen closed
+//! standard descriptors and take its time, all of which the guest would notice.
+#![cfg_attr(not(test), no_main)]
+
+mod arguments;
+mod run;
+
+use std::ffi::{CStr, CString, c_char, c_int};
+
+use arguments::Command;
+use clew_engine::start::{self, Request};
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, allow(dead_code))]
+extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
+    // SAFETY: the C library passes NULL-terminated arrays of strings that live for ever.
+    let (argv, envp) = unsafe { (strings(argv), strings(envp)) };
+    debug_assert_eq!(argc as usize, argv.len());
+    let owned = |strings: &[&CStr]| {
+        strings
+            .iter()
+            .map(|&s| s.to_owned())
+            .collect::<Vec<CString>>()
+    };
+    // A guest's exec: no arguments of ours, no time to lose.
+    if let Some(request) = Request::handed_over(&owned(&argv), &envp) {
+        match request {
+            Ok(request) => start::run(request),
+            Err(error) => return run::failed(&error),
+        }
+    }
+    match arguments::parse(&argv) {
+        Ok(Command::Run(options)) => run::run(&options, &envp),
+        Err(status) => status,
+    }
+}
+
+/// The strings of a NULL-terminated array.
+///
+/// # Safety
+/// The array and its strings live as long as the process.
+unsafe fn strings(mut array: *const *const c_char) -> Vec<&'static CStr> {
+    let mut all = Vec::new();
+    // SAFETY: the caller vouches for array and strings.
+    unsafe {
+        while !(*array).is_null() {
+            all.push(CStr::from_ptr(*array));
+            array = array.add(1);
+        }
+    }
+    all
+}

@@ -1,1 +1,22 @@
-//! The engine.
+//! clew's engine: runs an unmodified x86-64 Linux program through a dynamic binary translator.
+//!
+//! Data flow: guest bytes → decode → [`translate`] → [`cache`] → exits → [`executor`] → [`kernel`]
+//! table → the world. The guest's own state is in [`guest`] and [`memory`]; what touches the host's
+//! signals and kernel threads is in [`host`].
+
+pub mod cache;
+pub mod context;
+pub mod executor;
+pub mod guest;
+pub mod handover;
+pub mod host;
+pub mod kernel;
+pub mod layout;
+pub mod loader;
+pub mod memory;
+pub mod program;
+pub mod start;
+pub mod stats;
+pub mod sys;
+pub mod translate;
+pub mod vdso;

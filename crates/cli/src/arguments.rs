@@ -1,0 +1,116 @@
+//! The command line: verbs, flags and their help.
+
+use std::ffi::{CStr, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "clew",
+    version,
+    about = "Record, replay and ask: a debugger for failures that happen once",
+    after_help = "Examples:\n  \
+        clew run ./server --port 8080     run a program under the engine\n  \
+        clew run --stats -- make -j2      and say what it took"
+)]
+struct Line {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a program under the engine, with nothing recorded
+    #[command(
+        after_help = "Exit status: the program's own; 126 if it can't be executed, 127 if there is \
+        none of that name, 125 if the engine gave up.\n\n\
+        Examples:\n  \
+        clew run ls -l\n  \
+        clew run --stats -- python3 -c 'print(1)'"
+    )]
+    Run(Run),
+}
+
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Print counters to stderr at the end: ticks, blocks and bytes translated, cache exits
+    #[arg(long, value_name = "WHOSE", num_args = 0..=1, require_equals = true,
+        default_missing_value = "main")]
+    pub stats: Option<Whose>,
+
+    /// Neither use nor keep saved translations
+    #[arg(long)]
+    pub no_cache: bool,
+
+    /// Switches for debugging the engine, with commas between them: trace, bisect=N, dump=N..M, calls.
+    /// The environment variable CLEW_DEBUG says the same
+    #[arg(long, value_name = "SWITCHES", hide = true)]
+    pub debug: Option<String>,
+
+    /// The program, looked up in PATH, and its arguments
+    #[arg(
+        value_name = "PROG",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub program: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Whose {
+    /// The process that clew starts
+    Main,
+    /// Each process, children with their pid in front
+    All,
+}
+
+/// Reads the command line; on error or for help, prints it and gives the exit status.
+pub fn parse(argv: &[&CStr]) -> Result<Command, i32> {
+    let words = argv.iter().map(|arg| OsStr::from_bytes(arg.to_bytes()));
+    match Line::try_parse_from(words) {
+        Ok(line) => Ok(line.command),
+        Err(error) => {
+            let _ = error.print();
+            Err(if error.use_stderr() { 2 } else { 0 })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(argv: &[&CStr]) -> Run {
+        match parse(argv).unwrap() {
+            Command::Run(run) => run,
+        }
+    }
+
+    #[test]
+    fn the_programs_flags_are_its_own() {
+        let line = run(&[c"clew", c"run", c"--stats", c"ls", c"-l", c"--stats=x"]);
+        assert_eq!(line.stats, Some(Whose::Main));
+        assert_eq!(line.program, ["ls", "-l", "--stats=x"]);
+        let line = run(&[c"clew", c"run", c"--stats=all", c"--", c"-odd", c"--"]);
+        assert_eq!(line.stats, Some(Whose::All));
+        assert_eq!(line.program, ["-odd", "--"]);
+        assert_eq!(
+            run(&[c"clew", c"run", c"ls", c"--", c"x"]).program,
+            ["ls", "--", "x"]
+        );
+    }
+
+    #[test]
+    fn a_program_is_needed() {
+        assert_eq!(parse(&[c"clew", c"run"]).unwrap_err(), 2);
+        assert_eq!(parse(&[c"clew", c"--version"]).unwrap_err(), 0);
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        use clap::CommandFactory;
+        Line::command().debug_assert();
+    }
+}

@@ -1,0 +1,105 @@
+//! `clew run`: finds the program and starts it in this very process.
+
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+use crate::arguments::{Run, Whose};
+use clew_engine::loader::LoadError;
+use clew_engine::program::{self, Options, StatsFor};
+use clew_engine::start::{self, Request};
+
+pub fn run(line: &Run, envp: &[&CStr]) -> i32 {
+    let variable = |name: &str| {
+        let name = format!("{name}=");
+        let find = |v: &&CStr| {
+            v.to_bytes()
+                .strip_prefix(name.as_bytes())
+                .map(<[u8]>::to_vec)
+        };
+        envp.iter().find_map(find).map(OsString::from_vec)
+    };
+    let options = match options(line, &variable) {
+        Ok(options) => options,
+        Err(message) => {
+            eprintln!("clew: {message}");
+            return 2;
+        }
+    };
+    let argv: Result<Vec<CString>, _> = line
+        .program
+        .iter()
+        .map(|word| CString::new(word.as_bytes()))
+        .collect();
+    let argv = argv.expect("arguments hold no NUL");
+    let search = variable("PATH");
+    let found = match program::find(&line.program[0], search.as_deref(), &argv) {
+        Ok(found) => found,
+        Err(error) => return not_found(&line.program[0], &error),
+    };
+    let envp = envp.iter().map(|&variable| variable.to_owned()).collect();
+    let mut request = Request::first(found, envp, options);
+    // SAFETY: where present, AT_EXECFN is a string that lives as long as the process.
+    let own = unsafe {
+        let path = getauxval(libc::AT_EXECFN) as *const std::ffi::c_char;
+        if path.is_null() {
+            c""
+        } else {
+            CStr::from_ptr(path)
+        }
+    };
+    start::ensure_restart(&mut request, Path::new(OsStr::from_bytes(own.to_bytes())));
+    start::run(request)
+}
+
+fn getauxval(key: u64) -> u64 {
+    // SAFETY: getauxval only looks things up.
+    unsafe { libc::getauxval(key) }
+}
+
+fn options(line: &Run, variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Options, String> {
+    let mut options = Options {
+        stats: match line.stats {
+            None => StatsFor::Nobody,
+            Some(Whose::Main) => StatsFor::Main,
+            Some(Whose::All) => StatsFor::All,
+        },
+        no_cache: line.no_cache,
+        ..Options::default()
+    };
+    let debug = variable("CLEW_DEBUG").map(|v| v.to_string_lossy().into_owned());
+    for words in [debug, line.debug.clone()].into_iter().flatten() {
+        options.debug(&words).map_err(|word| {
+            format!("unknown debugging switch {word:?}; there are trace, bisect=N, dump=N..M and calls")
+        })?;
+    }
+    if !line.no_cache {
+        options.cache_dir = start::cache_folder(variable).unwrap_or_else(|why| {
+            eprintln!("clew: {why}");
+            None
+        });
+    }
+    Ok(options)
+}
+
+/// The shell's words and statuses for a program that can't be run.
+fn not_found(name: &OsStr, error: &LoadError) -> i32 {
+    let missing = matches!(
+        error,
+        LoadError::Open {
+            errno: libc::ENOENT,
+            ..
+        }
+    );
+    if missing && !name.as_bytes().contains(&b'/') {
+        eprintln!("clew: {}: command not found", name.display());
+        return 127;
+    }
+    failed(error)
+}
+
+/// Says why a program can't be run; returns the exit status for it.
+pub fn failed(error: &LoadError) -> i32 {
+    eprintln!("clew: {error}");
+    error.exit_status()
+}

@@ -1,0 +1,503 @@
+//! The code cache: finds or makes the translation of a guest address and runs it.
+//!
+//! In: guest registers in the [`GsBlock`]. Out: an [`Exit`] that concerns the executor. Links,
+//! indirect misses and stale heads are settled here and never leave.
+
+pub mod atlas;
+pub mod mutable;
+pub mod region;
+pub mod saved;
+pub mod store;
+#[cfg(test)]
+mod tests;
+
+use std::cell::Cell;
+use std::ops::Range;
+
+use crate::context::{Exit, Fault, GsBlock, R11, RCX};
+use crate::host::switch;
+use crate::layout;
+use crate::memory::{Code, Fetch as Fetched, Memory};
+use crate::program::Options;
+use crate::stats::Stats;
+use crate::translate::{self, Fetch, Shape};
+use atlas::SharedAtlas;
+use mutable::Mutable;
+use region::{Place, Region, Spilled, redirect};
+use saved::Key;
+use store::Store;
+
+const RECENT: usize = 1 << 10;
+
+/// Room for the translations of one image: most code expands less than twofold, and of a large
+/// image only a small part ever runs.
+fn room_for(text: u64) -> u64 {
+    (text * 4 + (256 << 10)).min(96 << 20).next_multiple_of(4096)
+}
+
+/// Translations of one image.
+struct Image {
+    region: Region,
+    /// What it is saved under; None if it can't be.
+    key: Option<Key>,
+}
+
+pub struct CodeCache {
+    images: Vec<Image>,
+    mutable: Mutable,
+    atlas: SharedAtlas,
+    store: Option<Store>,
+    /// Entries used lately, by low bits of the guest pc: resuming after a system call must be fast.
+    recent: Box<[(u64, u32)]>,
+    /// Dispatch slots lead to stubs that are gone; rebuild before running on.
+    dispatch_dirty: bool,
+    /// Number of blocks so far, and how many of them may be optimised (see CONTRIBUTING, bisecting).
+    blocks: u64,
+    optimise_up_to: u64,
+    /// Blocks to show with their translation, by number.
+    dump: Range<u64>,
+    trace: bool,
+}
+
+/// Memory that holds no code at this address, or none that may be executed.
+struct FetchFault(u64);
+
+impl CodeCache {
+    /// `store` is where translations are kept from run to run, `atlas` says which addresses they
+    /// are for.
+    pub fn new(options: &Options, store: Option<Store>, atlas: SharedAtlas) -> std::io::Result<CodeCache> {
+        let private = layout::PRIVATE_CODE;
+        map_code(&private)?;
+        Ok(CodeCache {
+            images: Vec::new(),
+            mutable: Mutable::new(private.start as u32..private.end as u32),
+            atlas,
+            store,
+            recent: vec![(0, 0); RECENT].into_boxed_slice(),
+            dispatch_dirty: true,
+            blocks: 0,
+            optimise_up_to: options.bisect.unwrap_or(u64::MAX),
+            dump: options.dump.clone(),
+            trace: options.trace,
+        })
+    }
+
+    /// Runs translated code for `gs.regs` until something needs the executor.
+    pub fn enter(&mut self, gs: &mut GsBlock, memory: &mut Memory, stats: &mut Stats) -> Exit {
+        loop {
+            if memory.stale_pending() {
+                self.forget(&memory.take_stale());
+            }
+            if self.dispatch_dirty {
+                self.reset_dispatch(gs);
+            }
+            let pc = gs.regs.rip;
+            let entry = match self.entry(pc, memory, stats) {
+                Ok(entry) => entry,
+                Err(FetchFault(addr)) => return fetch_fault(gs, memory, addr),
+            };
+            gs.resume = entry as u64;
+            if self.trace {
+                eprintln!("clew: enter {pc:#x} at {entry:#x}, {} ticks left", gs.ticks_left);
+            }
+            // SAFETY: `entry` is a translation of the instruction at `gs.regs.rip`, and gs is set.
+            let exit = unsafe { switch::enter(gs) };
+            stats.exits[exit as usize] += 1;
+            let arg = std::mem::take(&mut gs.exit_arg);
+            match exit {
+                Exit::Link => self.link(gs, arg as u32, memory, stats),
+                Exit::Indirect => {
+                    gs.regs.rip = gs.target;
+                    // The stub would have counted.
+                    gs.ticks_left -= 1;
+                    self.indirect(gs, memory, stats);
+                    if gs.ticks_left == 0 {
+                        return Exit::Budget;
+                    }
+                }
+                Exit::Stale => gs.regs.rip = arg,
+                Exit::Syscall => {
+                    gs.regs.rip = arg;
+                    gs.regs.gpr[RCX] = arg;
+                    gs.regs.gpr[R11] = gs.regs.rflags;
+                    return exit;
+                }
+                // Straight-line code went on into another body of code.
+                Exit::Step => gs.regs.rip = arg,
+                Exit::Budget | Exit::Emulate => {
+                    gs.regs.rip = arg;
+                    return exit;
+                }
+                Exit::Fault => {
+                    self.recover(gs);
+                    return exit;
+                }
+                Exit::Attention => return exit,
+            }
+        }
+    }
+
+    /// Runs `count` instructions of the current thread in a throw-away translation.
+    pub fn step(
+        &mut self,
+        gs: &mut GsBlock,
+        memory: &mut Memory,
+        stats: &mut Stats,
+        count: usize,
+    ) -> Exit {
+        if memory.stale_pending() {
+            self.forget(&memory.take_stale());
+        }
+        if self.dispatch_dirty {
+            self.reset_dispatch(gs);
+        }
+        let pc = gs.regs.rip;
+        let shape = Shape { mutable: false, stub: false, single: Some(count), optimise: false };
+        let mark = self.mutable.region.mark();
+        let Some(block) = translate::translate(&mut self.mutable.region, &View::of(memory), pc, shape)
+        else {
+            return fetch_fault(gs, memory, pc);
+        };
+        gs.resume = block.entry as u64;
+        // SAFETY: as in `enter`; nothing is linked to the fragment, so it can go afterwards.
+        let exit = unsafe { switch::enter(gs) };
+        stats.exits[exit as usize] += 1;
+        let arg = std::mem::take(&mut gs.exit_arg);
+        match exit {
+            Exit::Indirect => {
+                gs.regs.rip = gs.target;
+                gs.ticks_left -= 1;
+            }
+            Exit::Syscall => {
+                gs.regs.rip = arg;
+                gs.regs.gpr[RCX] = arg;
+                gs.regs.gpr[R11] = gs.regs.rflags;
+            }
+            Exit::Fault => self.recover(gs),
+            Exit::Attention => {}
+            _ => gs.regs.rip = arg,
+        }
+        self.mutable.region.rollback(mark);
+        if exit == Exit::Indirect && gs.ticks_left == 0 { Exit::Budget } else { exit }
+    }
+
+    /// The host address at which the guest instruction at `pc` can be entered.
+    fn entry(&mut self, pc: u64, memory: &mut Memory, stats: &mut Stats) -> Result<u32, FetchFault> {
+        let slot = pc as usize % RECENT;
+        let (recent, host) = self.recent[slot];
+        if recent == pc && host != 0 {
+            return Ok(host);
+        }
+        let (entry, keep) = self.find_or_translate(pc, false, memory, stats)?;
+        if keep {
+            self.recent[slot] = (pc, entry);
+        }
+        Ok(entry)
+    }
+
+    /// Also says whether the entry stays good until something is invalidated.
+    fn find_or_translate(
+        &mut self,
+        pc: u64,
+        stub: bool,
+        memory: &mut Memory,
+        stats: &mut Stats,
+    ) -> Result<(u32, bool), FetchFault> {
+        if let Some(image) = self.images.iter().find(|i| i.region.guest.contains(&pc))
+            && let Some(entry) = image.region.find(pc)
+        {
+            return Ok((entry, true));
+        }
+        let Fetched::Executable(code) = memory.fetch(pc) else {
+            return Err(FetchFault(pc));
+        };
+        let optimise = self.blocks < self.optimise_up_to;
+        if code.immutable {
+            let number = self.image_for(&code, memory);
+            let region = &mut self.images[number].region;
+            if let Some(entry) = region.find(pc) {
+                return Ok((entry, true));
+            }
+            let shape = Shape { mutable: false, stub, single: None, optimise };
+            if region.is_full() {
+                region.clear();
+                self.dispatch_dirty = true;
+                self.recent.fill((0, 0));
+            }
+            let before = region.hot;
+            let block = translate::translate(region, &View::of(memory), pc, shape)
+                .ok_or_else(|| FetchFault(page_after(pc)))?;
+            if self.dump.contains(&self.blocks) {
+                eprint!("{}: {}", self.blocks, translate::dump::block(region, &block));
+            }
+            self.blocks += 1;
+            stats.blocks += 1;
+            stats.guest_bytes += block.guest.iter().map(|r| r.end - r.start).sum::<u64>();
+            stats.host_bytes += (region.hot - before) as u64;
+            return Ok((block.entry, true));
+        }
+        let shared = code.shared;
+        if self.mutable.region.is_full() {
+            self.mutable.clear();
+            self.dispatch_dirty = true;
+            self.recent.fill((0, 0));
+        }
+        let dump = self.dump.contains(&self.blocks);
+        let how = mutable::How { stub, shared, optimise, dump };
+        let found = self.mutable.entry(pc, how, memory, stats);
+        let entry = found.ok_or_else(|| FetchFault(page_after(pc)))?;
+        self.blocks += 1;
+        Ok((entry, false))
+    }
+
+    /// The region for the executable mapping `code`, loaded from the store if it was saved.
+    fn image_for(&mut self, code: &Code, memory: &mut Memory) -> usize {
+        if let Some(n) = self.images.iter().position(|i| i.region.guest == code.range) {
+            return n;
+        }
+        let image = self.saved_place(code, memory).unwrap_or_else(|| {
+            let room = room_for(code.range.end - code.range.start);
+            let host = map_anywhere(room);
+            let region = Region::new(code.range.clone(), host);
+            Image { region, key: None }
+        });
+        self.images.push(image);
+        self.images.len() - 1
+    }
+
+    /// The image at its place in the atlas; None if the place is taken.
+    fn saved_place(&mut self, code: &Code, memory: &mut Memory) -> Option<Image> {
+        let at = code.image.as_ref()?;
+        let store = self.store.as_ref()?;
+        // The atlas knows the span of the whole image; its code is a part of that.
+        let host = self.atlas.host_place(&at.file, code.range.end - at.base)?;
+        map_code(&host).ok()?;
+        let host = host.start as u32..host.end as u32;
+        let build_id = memory.build_id(at.base);
+        let key = Key {
+            build_id: build_id.map(|id| id.as_bytes().to_vec()).unwrap_or_default(),
+            size: at.file.size,
+            mtime_ns: at.file.mtime_ns,
+            guest: code.range.clone(),
+            offset: code.range.start.wrapping_add(at.to_offset),
+            host: host.clone(),
+        };
+        let region = saved::load(store, &key).unwrap_or_else(|| Region::new(code.range.clone(), host));
+        Some(Image { region, key: Some(key) })
+    }
+
+    /// Saves what was translated in this run, where it is enough to be worth it. Failing to save
+    /// costs the next run time and nothing else.
+    pub fn save(&self) {
+        let Some(store) = &self.store else { return };
+        for image in &self.images {
+            let Some(key) = &image.key else { continue };
+            let old: u64 = image.region.loaded.lengths.len() as u64;
+            if image.region.new_bytes() * 32 > old {
+                let _ = saved::save(store, key, &image.region);
+            }
+        }
+    }
+
+    fn region_of_host(&mut self, host: u32) -> Option<&mut Region> {
+        if self.mutable.region.host.contains(&host) {
+            return Some(&mut self.mutable.region);
+        }
+        self.images.iter_mut().map(|i| &mut i.region).find(|r| r.host.contains(&host))
+    }
+
+    /// A direct branch left through its link stub: translate its target and join them.
+    fn link(&mut self, gs: &mut GsBlock, stub: u32, memory: &mut Memory, stats: &mut Stats) {
+        let region = self.region_of_host(stub).expect("a link stub lies in a region");
+        let link = region.link(stub).expect("a link stub is known until it is linked");
+        gs.regs.rip = link.target;
+        // A target that can't be fetched faults when it is entered, with nothing to link.
+        let Ok((entry, _)) = self.find_or_translate(link.target, false, memory, stats) else {
+            return;
+        };
+        // A full region may just have been cleared, the link with it; shared code is never linked.
+        let region = self.region_of_host(stub).expect("regions don't vanish here");
+        if region.link(stub).is_some_and(|l| l.site == link.site) && region.host.contains(&entry) {
+            region.resolve_link(stub, entry);
+        }
+    }
+
+    /// An indirect branch found no stub: make one and put it into its dispatch slot.
+    fn indirect(&mut self, gs: &mut GsBlock, memory: &mut Memory, stats: &mut Stats) {
+        let pc = gs.regs.rip;
+        let Ok((entry, _)) = self.find_or_translate(pc, true, memory, stats) else { return };
+        if self.dispatch_dirty || self.mutable.is_shared(pc) {
+            return;
+        }
+        let optimise = self.blocks < self.optimise_up_to;
+        let Some(region) = self.region_of_host(entry) else { return };
+        if region.stub(pc).is_none() {
+            translate::add_stub(region, &View::of(memory), pc, entry, optimise);
+        }
+        let stub = region.stub(pc).expect("it was just made");
+        let own_miss = region.miss_thunk;
+        let slot = &mut gs.dispatch[pc as usize & 0xffff];
+        // A write here would copy a page of saved translations, so an end stays an end.
+        let next = if *slot == self.mutable.region.miss_thunk { own_miss } else { *slot };
+        redirect(stub.next, next);
+        *slot = stub.host;
+    }
+
+    fn reset_dispatch(&mut self, gs: &mut GsBlock) {
+        gs.dispatch.fill(self.mutable.region.miss_thunk);
+        self.dispatch_dirty = false;
+    }
+
+    /// Drops translations of guest ranges whose mapping changed.
+    fn forget(&mut self, ranges: &[Range<u64>]) {
+        for range in ranges {
+            let gone = |i: &Image| {
+                i.region.guest.start < range.end && range.start < i.region.guest.end
+            };
+            for image in self.images.extract_if(.., |i| gone(i)) {
+                unmap_code(&image.region.host);
+                self.dispatch_dirty = true;
+            }
+            self.mutable.forget(range);
+        }
+        self.recent.fill((0, 0));
+    }
+
+    /// The guest wrote to a page that holds translated code: its blocks are checked again before
+    /// they run, and the page is writable until then.
+    pub fn code_written(&mut self, memory: &mut Memory, addr: u64) {
+        self.mutable.page_written(addr & !0xfff);
+        // Fails only if the page is gone; then the write faults again, as it should.
+        let _ = memory.unprotect_code(addr & !0xfff);
+        self.recent.fill((0, 0));
+    }
+
+    /// Puts `gs.regs` into the guest's terms after a fault inside translated code.
+    fn recover(&mut self, gs: &mut GsBlock) {
+        // int3 and int1 report behind themselves.
+        const BREAKPOINT: u64 = 3;
+        const DEBUG: u64 = 1;
+        let behind = matches!(gs.fault.trapno, BREAKPOINT | DEBUG) as u32;
+        let host = gs.fault.host_pc as u32 - behind;
+        let place = self
+            .place_of(host)
+            .unwrap_or_else(|| panic!("a fault at {host:#x}, which no guest instruction explains"));
+        gs.regs.rip = place.guest + behind as u64;
+        match place.spilled {
+            Spilled::None => {}
+            Spilled::Rcx => gs.regs.gpr[RCX] = gs.spill[0],
+            Spilled::Reg(r) => gs.regs.gpr[r as usize] = gs.spill[1],
+            Spilled::Xsave(r) => {
+                gs.regs.gpr[0] = gs.spill[1];
+                gs.regs.gpr[2] = gs.spill[2];
+                gs.regs.gpr[r as usize] = gs.spill[3];
+            }
+        }
+    }
+
+    /// The guest instruction behind a host address.
+    pub fn place_of(&self, host: u32) -> Option<Place> {
+        if self.mutable.region.host.contains(&host) {
+            return self.mutable.region.place_of(host);
+        }
+        self.images.iter().map(|i| &i.region).find(|r| r.host.contains(&host))?.place_of(host)
+    }
+}
+
+/// Guest memory as the translator sees it.
+pub(crate) struct View<'a> {
+    memory: &'a Memory,
+    /// The last mapping asked about: nearly every question is about the same one.
+    last: Cell<(u64, u64, bool)>,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn of(memory: &'a Memory) -> View<'a> {
+        View { memory, last: Cell::new((0, 0, false)) }
+    }
+
+    /// Start, end and immutability of the executable mapping at `pc`.
+    fn mapping(&self, pc: u64) -> Option<(u64, u64, bool)> {
+        let last = self.last.get();
+        if last.0 <= pc && pc < last.1 {
+            return Some(last);
+        }
+        match self.memory.fetch(pc) {
+            Fetched::Executable(code) => {
+                let found = (code.range.start, code.range.end, code.immutable);
+                self.last.set(found);
+                Some(found)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Fetch for View<'_> {
+    fn code_end(&self, pc: u64) -> Option<u64> {
+        self.mapping(pc).map(|(_, end, _)| end)
+    }
+
+    fn same_body(&self, a: u64, b: u64) -> bool {
+        let body = |pc| self.mapping(pc).filter(|&(_, _, immutable)| immutable);
+        body(a) == body(b)
+    }
+}
+
+fn page_after(pc: u64) -> u64 {
+    (pc | 0xfff) + 1
+}
+
+/// The guest jumped to where nothing can be executed.
+fn fetch_fault(gs: &mut GsBlock, memory: &Memory, addr: u64) -> Exit {
+    const SEGV_MAPERR: i32 = 1;
+    const SEGV_ACCERR: i32 = 2;
+    let mapped = matches!(memory.fetch(addr), Fetched::NotExecutable);
+    gs.fault = Fault {
+        signo: libc::SIGSEGV,
+        code: if mapped { SEGV_ACCERR } else { SEGV_MAPERR },
+        addr,
+        trapno: 14,
+        // user, instruction fetch, and present if mapped
+        err: if mapped { 0x15 } else { 0x14 },
+        cr2: addr,
+        host_pc: 0,
+    };
+    Exit::Fault
+}
+
+/// Maps memory for translations at a fixed place; pages cost nothing until they are used.
+fn map_code(range: &Range<u64>) -> std::io::Result<()> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    let prot = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+    // SAFETY: NOREPLACE: nothing that exists is touched.
+    let at = unsafe {
+        crate::syscall!(libc::SYS_mmap, range.start, range.end - range.start, prot, flags, -1i64, 0)
+    };
+    if at == range.start as i64 {
+        Ok(())
+    } else {
+        Err(std::io::Error::from_raw_os_error(-at as i32))
+    }
+}
+
+/// Room for translations wherever the atlas has nothing: from the top of the range down.
+fn map_anywhere(room: u64) -> Range<u32> {
+    let area = layout::IMAGE_CODE;
+    let mut at = area.end - room;
+    while at >= area.start {
+        match map_code(&(at..at + room)) {
+            Ok(()) => return at as u32..(at + room) as u32,
+            Err(e) if e.raw_os_error() == Some(libc::EEXIST) => at -= 1 << 20,
+            Err(e) => panic!("no memory for translations: {e}"),
+        }
+    }
+    panic!("the address range for translations is used up");
+}
+
+/// Gives the memory of dropped translations back.
+fn unmap_code(range: &Range<u32>) {
+    // SAFETY: the region that used this memory is gone, and nothing leads there: the dispatch
+    // table is rebuilt before guest code runs again.
+    unsafe { crate::syscall!(libc::SYS_munmap, range.start, range.end - range.start) };
+}

@@ -1,0 +1,280 @@
+//! A region in a file: translations of one image, ready to be mapped.
+//!
+//! Layout: a header page, hot code, cold code, then the tables of [`Loaded`]. Code is mapped
+//! privately at the very addresses it was made for; the tables are used in place. A file is
+//! written whole and renamed into place, so readers never see a part of one; one that is older
+//! than the last boot (a power cut may have torn it) is checked against its checksum before use.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+
+use super::region::{Loaded, Region, Run, SavedLink, SavedStub};
+use super::store::{ENDING, Store, is_private};
+
+const MAGIC: u64 = 0x3165_646f_6377_656c; // "lewcode1"
+const PAGE: u64 = 4096;
+
+/// The version of the engine that made a translation.
+pub const VERSION: &str = env!("CLEW_ENGINE_VERSION");
+
+/// What a saved region was made from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    pub build_id: Vec<u8>,
+    pub size: u64,
+    pub mtime_ns: i64,
+    /// Guest addresses of the code.
+    pub guest: Range<u64>,
+    /// Where the code lies in its file.
+    pub offset: u64,
+    /// Where translations are mapped.
+    pub host: Range<u32>,
+}
+
+impl Key {
+    /// Two independent hashes: one names the file, the other must be found in it.
+    fn digest(&self) -> [u64; 2] {
+        use std::hash::{Hash, Hasher};
+        [0x51u8, 0xa7].map(|salt| {
+            let mut hasher = rustc_hash::FxHasher::default();
+            (salt, VERSION, self).hash(&mut hasher);
+            hasher.finish()
+        })
+    }
+
+    fn file_name(&self) -> String {
+        format!("{:016x}.{ENDING}", self.digest()[0])
+    }
+}
+
+/// The first words of a file; offsets follow from the lengths.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Header {
+    magic: u64,
+    digest: [u64; 2],
+    checksum: u64,
+    guest: [u64; 2],
+    host: [u32; 2],
+    hot: u32,
+    cold: u32,
+    runs: u32,
+    order: u32,
+    lengths: u32,
+    stubs: u32,
+    links: u32,
+    free: u32,
+}
+
+const HEADER: usize = size_of::<Header>();
+
+impl Header {
+    fn code_spans(&self) -> (u64, u64) {
+        let hot = (self.hot - self.host[0]) as u64;
+        let cold = (self.host[1] - (self.cold & !0xfff)) as u64;
+        (hot.next_multiple_of(PAGE), cold)
+    }
+
+    /// File offsets of runs, links, stubs, order, free and lengths, and the end.
+    fn tables(&self) -> [u64; 7] {
+        let (hot, cold) = self.code_spans();
+        let sizes = [
+            self.runs as u64 * size_of::<Run>() as u64,
+            self.links as u64 * size_of::<SavedLink>() as u64,
+            self.stubs as u64 * size_of::<SavedStub>() as u64,
+            self.order as u64 * 4,
+            self.free as u64 * 4,
+            self.lengths as u64,
+        ];
+        let mut at = PAGE + hot + cold;
+        let mut offsets = [0; 7];
+        for (offset, size) in offsets.iter_mut().zip(sizes) {
+            *offset = at;
+            at = (at + size).next_multiple_of(8);
+        }
+        offsets[6] = at;
+        offsets
+    }
+}
+
+/// Writes a region to its file.
+pub fn save(store: &Store, key: &Key, region: &Region) -> std::io::Result<()> {
+    let (runs, order, lengths) = (region.all_runs(), region.all_order(), region.all_lengths());
+    let (stubs, links, free) = (region.all_stubs(), region.open_links(), region.unused_link_stubs());
+    let mut header = Header {
+        magic: MAGIC,
+        digest: key.digest(),
+        guest: [key.guest.start, key.guest.end],
+        host: [region.host.start, region.host.end],
+        hot: region.hot,
+        cold: region.cold,
+        runs: runs.len() as u32,
+        order: order.len() as u32,
+        lengths: lengths.len() as u32,
+        stubs: stubs.len() as u32,
+        links: links.len() as u32,
+        free: free.len() as u32,
+        checksum: 0,
+    };
+    let (hot_span, cold_span) = header.code_spans();
+    let tables = header.tables();
+    let mut body = vec![0u8; (tables[6] - PAGE) as usize];
+    copy_code(region.host.start, &mut body[..(region.hot - region.host.start) as usize]);
+    let cold_at = region.cold & !0xfff;
+    copy_code(cold_at, &mut body[hot_span as usize..(hot_span + cold_span) as usize]);
+    // Chains of the dispatch table belong to this process.
+    for stub in &stubs {
+        let at = (stub.next - region.host.start) as usize;
+        let rel = region.miss_thunk.wrapping_sub(stub.next + 4);
+        body[at..at + 4].copy_from_slice(&rel.to_le_bytes());
+    }
+    let mut put = |at: u64, bytes: &[u8]| {
+        let at = (at - PAGE) as usize;
+        body[at..at + bytes.len()].copy_from_slice(bytes);
+    };
+    put(tables[0], as_bytes(&runs));
+    put(tables[1], as_bytes(&links));
+    put(tables[2], as_bytes(&stubs));
+    put(tables[3], as_bytes(&order));
+    put(tables[4], as_bytes(free));
+    put(tables[5], &lengths);
+    header.checksum = checksum(&body);
+    let mut first = [0u8; PAGE as usize];
+    first[..HEADER].copy_from_slice(as_bytes(std::slice::from_ref(&header)));
+    store.write(&key.file_name(), &[&first, &body])
+}
+
+/// Maps the saved region of `key`, if there is one and it can be trusted. Its host range must be
+/// free or mapped by the cache.
+pub fn load(store: &Store, key: &Key) -> Option<Region> {
+    let mut options = File::options();
+    let file = options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+        .open(store.dir.join(key.file_name())).ok()?;
+    let meta = file.metadata().ok()?;
+    if !meta.is_file() || !is_private(&meta) || meta.len() < PAGE + HEADER as u64 || meta.len() > u32::MAX as u64 {
+        return None;
+    }
+    let bytes = map_file(&file, meta.len())?;
+    let loaded = check(&file, bytes, key, &meta).and_then(|header| build(&file, bytes, &header, key));
+    if loaded.is_none() {
+        // SAFETY: nothing refers to the mapping: neither check nor build kept anything.
+        unsafe { crate::syscall!(libc::SYS_munmap, bytes.as_ptr(), bytes.len()) };
+    }
+    loaded
+}
+
+fn check(file: &File, bytes: &[u8], key: &Key, meta: &std::fs::Metadata) -> Option<Header> {
+    // SAFETY: the mapping is page-aligned and longer than a header, which is plain numbers.
+    let header = unsafe { std::ptr::read(bytes.as_ptr() as *const Header) };
+    let fits = header.magic == MAGIC
+        && header.digest == key.digest()
+        && header.guest == [key.guest.start, key.guest.end]
+        && header.host == [key.host.start, key.host.end]
+        && header.host[0] < header.hot
+        && header.hot <= header.cold
+        && header.cold <= header.host[1]
+        && (header.hot.next_multiple_of(PAGE as u32) <= header.cold & !0xfff);
+    if !fits || header.tables()[6] != meta.len() {
+        return None;
+    }
+    let (now, boot) = times();
+    let checked = meta.ctime() > boot + 1;
+    if !checked && checksum(&bytes[PAGE as usize..]) != header.checksum {
+        return None;
+    }
+    if !checked || meta.mtime() + DAY < now {
+        // Neither checked again before the next boot nor among the first to be evicted. If that
+        // fails it is only slower.
+        // SAFETY: sets the times of an open file to now.
+        unsafe { libc::futimens(file.as_raw_fd(), std::ptr::null()) };
+    }
+    Some(header)
+}
+
+const DAY: i64 = 86_400;
+
+/// Wall-clock seconds: now, and at the last boot.
+fn times() -> (i64, i64) {
+    let [now, up] = [libc::CLOCK_REALTIME, libc::CLOCK_BOOTTIME].map(|clock| {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: writes one timespec.
+        unsafe { libc::clock_gettime(clock, &mut time) };
+        time.tv_sec
+    });
+    (now, now - up)
+}
+
+fn build(file: &File, bytes: &'static [u8], header: &Header, key: &Key) -> Option<Region> {
+    let (hot_span, cold_span) = header.code_spans();
+    let cold_at = (header.cold & !0xfff) as u64;
+    map_over(file, header.host[0] as u64, hot_span, PAGE)?;
+    if cold_span > 0 {
+        map_over(file, cold_at, cold_span, PAGE + hot_span)?;
+    }
+    let tables = header.tables();
+    let loaded = Loaded {
+        runs: table(bytes, tables[0], header.runs),
+        links: table(bytes, tables[1], header.links),
+        stubs: table(bytes, tables[2], header.stubs),
+        order: table(bytes, tables[3], header.order),
+        lengths: table(bytes, tables[5], header.lengths),
+    };
+    let free: &[u32] = table(bytes, tables[4], header.free);
+    let ends = (header.hot, header.cold);
+    Some(Region::with_loaded(key.guest.clone(), key.host.clone(), ends, loaded, free.to_vec()))
+}
+
+/// A table of `count` elements at a file offset that `check` found to be inside the file.
+fn table<T>(bytes: &'static [u8], offset: u64, count: u32) -> &'static [T] {
+    let bytes = &bytes[offset as usize..][..count as usize * size_of::<T>()];
+    // SAFETY: in bounds (sliced above), aligned to 8 by `Header::tables`, plain numbers, and the
+    // mapping stays for the life of the process.
+    unsafe { std::slice::from_raw_parts(bytes.as_ptr() as *const T, count as usize) }
+}
+
+fn map_file(file: &File, len: u64) -> Option<&'static [u8]> {
+    // SAFETY: a new private mapping at an address of the kernel's choice.
+    let at = unsafe {
+        crate::syscall!(libc::SYS_mmap, 0, len, libc::PROT_READ, libc::MAP_PRIVATE, file.as_raw_fd(), 0)
+    };
+    if crate::sys::is_err(at) {
+        return None;
+    }
+    // SAFETY: just mapped with that length. The file is renamed into place and never written
+    // again, so the bytes don't change.
+    Some(unsafe { std::slice::from_raw_parts(at as *const u8, len as usize) })
+}
+
+/// Maps a part of the file over the region's own memory.
+fn map_over(file: &File, at: u64, len: u64, offset: u64) -> Option<()> {
+    let prot = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+    let flags = libc::MAP_PRIVATE | libc::MAP_FIXED;
+    // SAFETY: the range lies inside the region's host range, which the cache mapped for it.
+    let got = unsafe { crate::syscall!(libc::SYS_mmap, at, len, prot, flags, file.as_raw_fd(), offset) };
+    (got == at as i64).then_some(())
+}
+
+fn copy_code(at: u32, into: &mut [u8]) {
+    // SAFETY: the caller's range is inside the region's mapped host memory.
+    unsafe { std::ptr::copy_nonoverlapping(at as usize as *const u8, into.as_mut_ptr(), into.len()) };
+}
+
+fn as_bytes<T: Copy>(items: &[T]) -> &[u8] {
+    // SAFETY: the types written are repr(C) numbers without padding.
+    unsafe { std::slice::from_raw_parts(items.as_ptr() as *const u8, size_of_val(items)) }
+}
+
+fn checksum(bytes: &[u8]) -> u64 {
+    // Four lanes, so that it runs at memory speed.
+    let mut lanes = [1u64, 2, 3, 4];
+    for chunk in bytes.chunks(32) {
+        for (lane, word) in lanes.iter_mut().zip(chunk.chunks(8)) {
+            let mut padded = [0; 8];
+            padded[..word.len()].copy_from_slice(word);
+            *lane = (*lane ^ u64::from_le_bytes(padded)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31);
+        }
+    }
+    lanes.into_iter().fold(bytes.len() as u64, |sum, lane| (sum ^ lane).wrapping_mul(0xff51_afd7_ed55_8ccd))
+}

@@ -1,0 +1,124 @@
+//! The folder of saved translations: where it is, whether it can be trusted, how large it is.
+//!
+//! `$CLEW_CACHE`, else `$XDG_CACHE_HOME/clew`, else `~/.cache/clew`; mode 0700 and owned by the
+//! user, or it isn't used. Anyone who can write there could make the engine run their code, so
+//! nothing is read from a folder that others can write.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// The folder is kept below this many bytes; the files unused for longest go first.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// Ending of files with translations.
+pub const ENDING: &str = "code";
+
+/// A folder that is safe to read translations from.
+#[derive(Clone, Debug)]
+pub struct Store {
+    pub dir: PathBuf,
+}
+
+/// A saved file, as `clew cache` lists it.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub path: PathBuf,
+    pub bytes: u64,
+    pub used: SystemTime,
+}
+
+impl Store {
+    /// Where the user's translations are kept, by the environment.
+    pub fn location(get: impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<PathBuf> {
+        let full = |name| get(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        full("CLEW_CACHE")
+            .or_else(|| full("XDG_CACHE_HOME").map(|dir| dir.join("clew")))
+            .or_else(|| full("HOME").map(|dir| dir.join(".cache/clew")))
+    }
+
+    /// Opens the folder, making it if need be.
+    pub fn open(dir: &Path) -> io::Result<Store> {
+        let meta = match dir.symlink_metadata() {
+            Ok(meta) => meta,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+                dir.symlink_metadata()?
+            }
+            Err(e) => return Err(e),
+        };
+        if !meta.is_dir() || !is_private(&meta) {
+            let text = format!("{} is not a private folder of this user; not used", dir.display());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+        }
+        Ok(Store { dir: dir.to_owned() })
+    }
+
+    pub fn entries(&self) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for entry in std::fs::read_dir(&self.dir)? {
+            let path = entry?.path();
+            let Ok(meta) = path.symlink_metadata() else { continue };
+            if path.extension() == Some(OsStr::new(ENDING)) {
+                let used = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                entries.push(Entry { path, bytes: meta.len(), used });
+            }
+        }
+        entries.sort_by_key(|entry| std::cmp::Reverse(entry.used));
+        Ok(entries)
+    }
+
+    /// Removes all saved translations and places; returns how many files and bytes went.
+    pub fn clear(&self) -> io::Result<(usize, u64)> {
+        let mut gone = (0, 0);
+        for entry in std::fs::read_dir(&self.dir)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let ours = Path::new(&name).extension() == Some(OsStr::new(ENDING))
+                || name == super::atlas::FILE
+                || name.as_encoded_bytes().starts_with(b"tmp-");
+            if ours {
+                gone = (gone.0 + 1, gone.1 + entry.metadata()?.len());
+                std::fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(gone)
+    }
+
+    /// Writes a file so that a reader sees all of it or nothing.
+    pub fn write(&self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
+        use std::io::Write;
+        use std::os::unix::fs::OpenOptionsExt;
+        let temporary = self.dir.join(format!("tmp-{}-{name}", std::process::id()));
+        let mut options = std::fs::OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+        let written = parts.iter().try_for_each(|part| file.write_all(part));
+        let done = written.and_then(|()| std::fs::rename(&temporary, self.dir.join(name)));
+        if done.is_err() {
+            let _ = std::fs::remove_file(&temporary);
+        }
+        done?;
+        self.evict()
+    }
+
+    /// Removes the files unused for longest until the folder is small enough.
+    fn evict(&self) -> io::Result<()> {
+        let mut total = 0;
+        for entry in self.entries()? {
+            total += entry.bytes;
+            if total > MOST_BYTES {
+                let _ = std::fs::remove_file(&entry.path);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Owned by this user and writable by nobody else.
+pub fn is_private(meta: &std::fs::Metadata) -> bool {
+    // SAFETY: geteuid always succeeds.
+    let user = unsafe { libc::geteuid() };
+    meta.uid() == user && meta.mode() & 0o077 == 0
+}

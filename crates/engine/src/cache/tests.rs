@@ -1,0 +1,151 @@
+//! Runs small pieces of assembly through the cache and compares with what they must do.
+
+use std::arch::global_asm;
+
+use super::CodeCache;
+use super::atlas::SharedAtlas;
+use crate::context::{Exit, GsBlock, RAX, RCX, RSP};
+use crate::host::switch;
+use crate::memory::Memory;
+use crate::program::Options;
+use crate::stats::Stats;
+
+global_asm!(
+    ".macro piece name",
+    "    .global piece_\\name",
+    "    piece_\\name:",
+    ".endm",
+    // A loop with a call and a return in it, flags carried over the loop's end by jrcxz-like code.
+    "piece sum",
+    "    mov ecx, 1000",
+    "    xor eax, eax",
+    "1:  call 2f",
+    "    dec ecx",
+    "    jnz 1b",
+    "    syscall",
+    "2:  add rax, rcx",
+    "    ret",
+    // Flags live across a backward branch: adc chain.
+    "piece carry",
+    "    mov ecx, 64",
+    "    xor eax, eax",
+    "    stc",
+    "3:  adc rax, 0x10",
+    "    lea rcx, [rcx - 1]",
+    "    jrcxz 4f",
+    "    jmp 3b",
+    "4:  syscall",
+    // Returns with live flags, indirect calls, jump tables.
+    "piece indirect",
+    "    xor eax, eax",
+    "    mov ebx, 300",
+    "    lea rdx, [rip + 7f]",
+    "5:  stc",
+    "    call rdx",
+    "    adc rax, 0",
+    "    dec ebx",
+    "    jnz 5b",
+    "    syscall",
+    "7:  inc rax",
+    "    ret",
+    "piece end",
+);
+
+unsafe extern "C" {
+    fn piece_sum();
+    fn piece_carry();
+    fn piece_indirect();
+    fn piece_end();
+}
+
+struct Machine {
+    gs: &'static mut GsBlock,
+    memory: Memory,
+    code: CodeCache,
+    stats: Stats,
+    base: u64,
+}
+
+impl Machine {
+    /// Tests share one address space, so only one machine may exist at a time.
+    fn run_all(test: impl FnOnce(&mut Machine)) {
+        static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+        let _one = ONE.lock();
+        // SAFETY: zeroed bytes are a valid GsBlock.
+        let gs = Box::leak(unsafe { Box::<GsBlock>::new_zeroed().assume_init() });
+        gs.mxcsr = 0x1f80;
+        gs.regs.rflags = 0x202;
+        switch::install(gs);
+        switch::set_gs(gs);
+        let mut memory = Memory::default();
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_32BIT;
+        let base = memory.mmap(0, 0x4000, 7, flags, -1, 0).unwrap();
+        let len = piece_end as *const () as usize - piece_sum as *const () as usize;
+        // SAFETY: the pieces are this test's own code; the mapping was just made.
+        unsafe {
+            std::ptr::copy_nonoverlapping(piece_sum as *const () as *const u8, base as *mut u8, len);
+        }
+        let code = CodeCache::new(&Options::default(), None, SharedAtlas::default()).unwrap();
+        let mut machine = Machine { gs, memory, code, stats: Stats::default(), base };
+        test(&mut machine);
+        let range = crate::layout::PRIVATE_CODE;
+        // SAFETY: unmaps what `CodeCache::new` mapped; nothing uses it any more.
+        unsafe {
+            crate::syscall!(libc::SYS_munmap, range.start, range.end - range.start);
+            crate::syscall!(libc::SYS_munmap, base, 0x4000u64);
+        }
+    }
+
+    fn start(&mut self, piece: unsafe extern "C" fn()) {
+        let offset = piece as *const () as u64 - piece_sum as *const () as u64;
+        self.gs.regs.rip = self.base + offset;
+        self.gs.regs.gpr[RSP] = self.base + 0x4000 - 64;
+        self.gs.regs.fs_base = self.gs.engine_fs;
+    }
+
+    fn run(&mut self, piece: unsafe extern "C" fn(), budget: i64) -> (u64, i64) {
+        self.start(piece);
+        let mut ticks = 0;
+        loop {
+            self.gs.ticks_left = budget;
+            let exit = self.code.enter(self.gs, &mut self.memory, &mut self.stats);
+            ticks += budget - self.gs.ticks_left;
+            match exit {
+                Exit::Syscall => return (self.gs.regs.gpr[RAX], ticks),
+                Exit::Budget => {}
+                other => panic!("unexpected {other:?} at {:#x}", self.gs.regs.rip),
+            }
+        }
+    }
+
+    /// The same one instruction at a time.
+    fn run_stepwise(&mut self, piece: unsafe extern "C" fn()) -> (u64, i64) {
+        self.start(piece);
+        self.gs.ticks_left = 1 << 40;
+        loop {
+            let exit = self.code.step(self.gs, &mut self.memory, &mut self.stats, 1);
+            match exit {
+                Exit::Syscall => return (self.gs.regs.gpr[RAX], (1 << 40) - self.gs.ticks_left),
+                Exit::Step | Exit::Indirect => {}
+                other => panic!("unexpected {other:?} at {:#x}", self.gs.regs.rip),
+            }
+        }
+    }
+}
+
+#[test]
+fn pieces_compute_the_same_at_any_budget() {
+    type Piece = (unsafe extern "C" fn(), u64);
+    let pieces: [Piece; 3] = [(piece_sum, 500_500), (piece_carry, 64 * 0x10 + 1), (piece_indirect, 600)];
+    Machine::run_all(|machine| {
+        for (piece, expected) in pieces {
+            let (value, ticks) = machine.run(piece, 1 << 40);
+            assert_eq!(value, expected);
+            for budget in [1, 2, 3, 7, 100] {
+                assert_eq!(machine.run(piece, budget), (expected, ticks), "budget {budget}");
+            }
+            assert_eq!(machine.run_stepwise(piece), (expected, ticks));
+            assert_eq!(machine.gs.regs.gpr[RCX], machine.gs.regs.rip);
+        }
+    });
+}

@@ -1,0 +1,201 @@
+//! The registers of a guest thread, and the block of memory at `gs` through which translated
+//! code reaches the engine.
+//!
+//! Emitted code contains offsets into [`GsBlock`] and no other engine address, so that it can be
+//! saved to a file and mapped by another process. The layout is part of the engine version that
+//! keys saved translations.
+
+use std::mem::offset_of;
+
+use crate::host::hub::Hub;
+use crate::host::kernel_thread::KernelThread;
+use crate::translate::emit::{TICK_LEA, TICK_STORE};
+
+pub const RAX: usize = 0;
+pub const RCX: usize = 1;
+pub const RDX: usize = 2;
+pub const RBX: usize = 3;
+pub const RSP: usize = 4;
+pub const RBP: usize = 5;
+pub const RSI: usize = 6;
+pub const RDI: usize = 7;
+pub const R8: usize = 8;
+pub const R9: usize = 9;
+pub const R10: usize = 10;
+pub const R11: usize = 11;
+
+/// General registers of a guest thread, in the hardware's numbering.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Regs {
+    pub gpr: [u64; 16],
+    pub rip: u64,
+    pub rflags: u64,
+    pub fs_base: u64,
+    /// What the guest believes its gs base to be; the real one is the engine's.
+    pub gs_base: u64,
+}
+
+/// x87, SSE and AVX state in the standard (non-compacted) XSAVE format:
+/// 512 bytes legacy area, 64 bytes header, 256 bytes of upper halves.
+#[repr(C, align(64))]
+#[derive(Clone)]
+pub struct Xsave(pub [u8; 832]);
+
+impl Default for Xsave {
+    /// The state that exec gives: FCW 0x37f, MXCSR 0x1f80, everything else clear.
+    fn default() -> Xsave {
+        let mut area = [0; 832];
+        area[0..2].copy_from_slice(&0x37fu16.to_le_bytes());
+        area[24..28].copy_from_slice(&0x1f80u32.to_le_bytes());
+        Xsave(area)
+    }
+}
+
+/// Why translated code came back to the engine. Stored by the exit path in [`GsBlock::exit_kind`].
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Exit {
+    /// A direct branch whose target isn't linked; `exit_arg` is the exit stub's address.
+    Link = 0,
+    /// An indirect branch that found no stub; `exit_arg` is the guest target.
+    Indirect = 1,
+    /// The tick budget is used up; `exit_arg` is the exit stub's address.
+    Budget = 2,
+    /// A `syscall` instruction; `regs.rip` is the instruction after it.
+    Syscall = 3,
+    /// An instruction the engine answers itself (`cpuid`, `xgetbv`, ...); `exit_arg` is its guest pc.
+    Emulate = 4,
+    /// A head of mutable code that was invalidated; `exit_arg` is the guest pc.
+    Stale = 5,
+    /// A synchronous fault in translated code; [`GsBlock::fault`] tells which.
+    Fault = 6,
+    /// Straight-line code ended where no block may follow yet (single steps); `exit_arg` = guest pc.
+    Step = 7,
+    /// A signal arrived just before the guest would have run; nothing ran.
+    Attention = 8,
+}
+pub const EXIT_KINDS: usize = 9;
+
+impl Exit {
+    pub fn from_u32(kind: u32) -> Exit {
+        use Exit::*;
+        [Link, Indirect, Budget, Syscall, Emulate, Stale, Fault, Step, Attention][kind as usize]
+    }
+}
+
+/// Entry points of the exit paths: one for each [`Exit`] up to `Step`, and `BUDGET_RCX`.
+pub const EXIT_ROUTINES: usize = 9;
+/// Like [`Exit::Budget`], where rcx was the scratch register and is in `spill[0]`.
+pub const BUDGET_RCX: usize = 8;
+
+/// A synchronous fault as the kernel reported it, in guest terms once `rip` is recovered.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fault {
+    pub signo: i32,
+    pub code: i32,
+    pub addr: u64,
+    /// `trapno`, `err` and `cr2` of the kernel's sigcontext, copied into the guest's frame.
+    pub trapno: u64,
+    pub err: u64,
+    pub cr2: u64,
+    /// Host address of the faulting instruction inside the cache.
+    pub host_pc: u64,
+}
+
+pub const DISPATCH_SLOTS: usize = 1 << 16;
+
+/// The memory at `gs`. One exists for each executor (so one for each process).
+#[repr(C, align(4096))]
+pub struct GsBlock {
+    /// Ticks left in this turn; translated code decrements it and leaves at exactly zero.
+    pub ticks_left: i64,
+    /// Where translated code spills guest registers while it needs scratch ones.
+    pub spill: [u64; 4],
+    /// Target of an indirect branch on its way through the dispatch table.
+    pub target: u64,
+    pub exit_arg: u64,
+    pub exit_kind: u32,
+    pub mxcsr: u32,
+    /// The engine's stack pointer and fs base while the guest runs.
+    pub engine_rsp: u64,
+    pub engine_fs: u64,
+    /// Where to resume in the cache.
+    pub resume: u64,
+    /// Entry points of the exit paths, by [`Exit`].
+    pub exits: [u64; EXIT_ROUTINES],
+    /// The host's vdso functions (clock_gettime, gettimeofday, time, getcpu) or 0.
+    pub vdso: [u64; 4],
+    /// Registers of the current guest thread while the engine runs.
+    pub regs: Regs,
+    pub ymm: [[u8; 32]; 16],
+    pub fault: Fault,
+    /// This block's own address, for code that needs a pointer to it.
+    pub self_ptr: u64,
+    /// Where the host's vdso writes its answer on the fast path of time calls.
+    pub time: [u64; 4],
+    /// Set by a host signal handler: something is queued, look before going back to the guest.
+    pub attention: u32,
+    /// Nonzero while the guest's code runs (between enter and exit).
+    pub in_guest: u32,
+    /// Ticks taken away from the budget by [`GsBlock::kick`], to keep the count right.
+    pub kicked: i64,
+    /// What signal handlers need to know about the kernel thread they interrupted. Proxies have
+    /// the same header at the same offset, see [`crate::host::proxy::ProxyBlock`].
+    pub host: KernelThread,
+    /// Where proxies report to the executor.
+    pub hub: Hub,
+    /// For indirect branches: index is the low 16 bits of the target, value the host address of
+    /// a stub that compares the whole target.
+    pub dispatch: [u32; DISPATCH_SLOTS],
+}
+
+pub const TICKS_LEFT: usize = offset_of!(GsBlock, ticks_left);
+pub const SPILL: usize = offset_of!(GsBlock, spill);
+pub const TARGET: usize = offset_of!(GsBlock, target);
+pub const EXIT_ARG: usize = offset_of!(GsBlock, exit_arg);
+pub const EXITS: usize = offset_of!(GsBlock, exits);
+pub const DISPATCH: usize = offset_of!(GsBlock, dispatch);
+
+impl GsBlock {
+    /// Makes the guest leave the cache at its next tick. Only for the executor's own kernel
+    /// thread (a handler that interrupted it). A counter that is cut while the engine runs is
+    /// harmless: the executor puts it right before it looks at `attention` and enters.
+    pub fn kick(&mut self) {
+        self.attention = 1;
+        self.kicked += cut(&mut self.ticks_left, 1);
+    }
+
+    /// The same where translated code was interrupted at `rip`: a tick that may not touch flags is
+    /// counted in rcx, and between its load and its store that is where the counter is.
+    ///
+    /// # Safety
+    /// `rip` is in the code cache, and `rcx` the interrupted thread's register.
+    pub unsafe fn kick_in_cache(&mut self, rip: u64, rcx: &mut u64) {
+        // SAFETY: the kernel was about to fetch from there; regions are mapped in whole pages, and
+        // the sequence is never the last thing in one.
+        let code = unsafe { std::slice::from_raw_parts(rip as *const u8, 13) };
+        let is_store = |code: &[u8]| {
+            code.starts_with(&TICK_STORE) && code[5..9] == (TICKS_LEFT as u32).to_le_bytes()
+        };
+        let left = if is_store(code) {
+            1
+        } else if code.starts_with(&TICK_LEA) && is_store(&code[TICK_LEA.len()..]) {
+            2
+        } else {
+            return self.kick();
+        };
+        self.attention = 1;
+        let mut counter = *rcx as i64;
+        self.kicked += cut(&mut counter, left);
+        *rcx = counter as u64;
+    }
+}
+
+/// Lowers a counter to `left`; returns by how much.
+fn cut(counter: &mut i64, left: i64) -> i64 {
+    let taken = (*counter - left).max(0);
+    *counter -= taken;
+    taken
+}

@@ -1,0 +1,87 @@
+//! The executor: one kernel thread that runs all guest threads of a process.
+//!
+//! In: a loaded guest. Out: the process ends. Each round delivers signals, picks a guest thread,
+//! runs its translated code until it leaves the cache, and answers why it left.
+
+use crate::cache::CodeCache;
+use crate::context::{Exit, GsBlock};
+use crate::guest::signals::Signals;
+use crate::guest::threads::Threads;
+use crate::kernel::{self, Kernel, Outcome};
+use crate::memory::Memory;
+use crate::program::{Options, Program};
+use crate::stats::Stats;
+
+/// A process under the engine.
+pub struct Executor {
+    /// Registers of the current guest thread, tick budget, and what else translated code touches.
+    pub gs: &'static mut GsBlock,
+    pub memory: Memory,
+    pub code: CodeCache,
+    pub threads: Threads,
+    pub signals: Signals,
+    pub kernel: Kernel,
+    pub program: Program,
+    pub options: Options,
+    pub stats: Stats,
+}
+
+impl Executor {
+    /// Runs the guest to its end.
+    pub fn run(&mut self) -> ! {
+        loop {
+            // Signals first: they may change where the current thread goes on, or end the process.
+            self.deliver_signals();
+            // Ends the turn of a thread that waits or has used its budget; waits when none can run.
+            self.schedule();
+            let exit = self.enter();
+            self.gs.hub.left_guest();
+            self.handle(exit);
+        }
+    }
+
+    /// Runs translated code of the current thread until it leaves the cache.
+    fn enter(&mut self) -> Exit {
+        self.code.enter(self.gs, &mut self.memory, &mut self.stats)
+    }
+
+    fn handle(&mut self, exit: Exit) {
+        match exit {
+            Exit::Syscall => match kernel::dispatch(self) {
+                Outcome::Return(value) => self.gs.regs.gpr[crate::context::RAX] = value as u64,
+                Outcome::Restart => self.restart_syscall(),
+                Outcome::Parked | Outcome::Replaced => {}
+            },
+            Exit::Budget => self.budget_spent(),
+            Exit::Emulate => kernel::emulate::instruction(self),
+            Exit::Fault => self.fault(),
+            // Links, indirect misses and stale heads are the cache's own business: `enter` answers
+            // them and goes on.
+            Exit::Link | Exit::Indirect | Exit::Stale | Exit::Step | Exit::Attention => {}
+        }
+    }
+
+    /// A write to `addr` failed. True if its page was protected only because code was translated
+    /// from it; then the write has been done and the blocks from that page are doubtful.
+    pub fn code_write_fault(&mut self, addr: u64) -> bool {
+        if !self.memory.code_write_fault(addr) {
+            return false;
+        }
+        self.code.code_written(&mut self.memory, addr);
+        // The writing instruction may come from the page it writes to: translating a block here
+        // would protect the page again before the write is done.
+        let exit = self.code.step(self.gs, &mut self.memory, &mut self.stats, 1);
+        self.handle(exit);
+        true
+    }
+
+    /// Whether the guest has a mapping at `addr`.
+    pub fn is_mapped(&self, addr: u64) -> bool {
+        self.memory.find(addr).is_some()
+    }
+
+    /// Whether `addr` lies in a shared mapping.
+    pub fn is_shared(&self, addr: u64) -> bool {
+        self.memory.find(addr).is_some_and(|mapping| mapping.shared)
+    }
+}

@@ -1,0 +1,173 @@
+//! The engine's access to guest memory: guest addresses in, values or a fault out.
+//!
+//! A guest may pass any number as a pointer. Nothing in the engine follows one except through
+//! here: addresses outside the guest's ranges are refused, and the rest is copied by a routine
+//! that turns a page fault into an error.
+
+use crate::executor::Executor;
+use crate::host::copy;
+use crate::layout;
+
+/// The guest's memory isn't accessible there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault;
+
+impl Fault {
+    pub const ERRNO: i64 = crate::sys::err(libc::EFAULT);
+}
+
+/// Values that may be read from and written to guest memory bit by bit.
+///
+/// # Safety
+/// Every bit pattern must be a valid value, and there must be no padding.
+pub unsafe trait Plain: Copy {}
+macro_rules! plain {
+    ($($t:ty),*) => { $(
+        // SAFETY: an integer, or something made of integers without gaps.
+        unsafe impl Plain for $t {}
+    )* };
+}
+plain!(u8, u16, u32, u64, i8, i16, i32, i64, usize);
+plain!(
+    crate::host::sigset::SigSet,
+    crate::host::handlers::Action,
+    crate::host::siginfo::Siginfo
+);
+// SAFETY: an array has no padding of its own.
+unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
+
+pub fn read<T: Plain>(addr: u64) -> Result<T, Fault> {
+    let mut value = std::mem::MaybeUninit::<T>::uninit();
+    let len = size_of::<T>();
+    check(addr, len)?;
+    // SAFETY: `value` has room; every bit pattern is a `T`, and all bytes were copied.
+    unsafe {
+        if copy::copy(value.as_mut_ptr().cast(), addr as *const u8, len) {
+            Ok(value.assume_init())
+        } else {
+            Err(Fault)
+        }
+    }
+}
+
+pub fn write<T: Plain>(addr: u64, value: &T) -> Result<(), Fault> {
+    check(addr, size_of::<T>())?;
+    // SAFETY: reads `value`; the guest's memory is the guest's to have written.
+    let done = unsafe {
+        copy::copy(
+            addr as *mut u8,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>(),
+        )
+    };
+    if done { Ok(()) } else { Err(Fault) }
+}
+
+pub fn read_bytes(addr: u64, into: &mut [u8]) -> Result<(), Fault> {
+    if into.is_empty() {
+        return Ok(());
+    }
+    check(addr, into.len())?;
+    // SAFETY: `into` has room.
+    let done = unsafe { copy::copy(into.as_mut_ptr(), addr as *const u8, into.len()) };
+    if done { Ok(()) } else { Err(Fault) }
+}
+
+pub fn write_bytes(addr: u64, from: &[u8]) -> Result<(), Fault> {
+    if from.is_empty() {
+        return Ok(());
+    }
+    check(addr, from.len())?;
+    // SAFETY: as in `write`.
+    let done = unsafe { copy::copy(addr as *mut u8, from.as_ptr(), from.len()) };
+    if done { Ok(()) } else { Err(Fault) }
+}
+
+/// A string up to (without) its NUL, at most `max` bytes of it.
+pub fn read_cstr(addr: u64, max: usize) -> Result<Vec<u8>, Fault> {
+    let mut out = Vec::new();
+    let mut at = addr;
+    while out.len() < max {
+        // Never read beyond the page that has the terminator.
+        let in_page = 4096 - (at & 4095) as usize;
+        let take = in_page.min(max - out.len()).min(256);
+        let mut piece = [0u8; 256];
+        read_bytes(at, &mut piece[..take])?;
+        if let Some(end) = piece[..take].iter().position(|&b| b == 0) {
+            out.extend_from_slice(&piece[..end]);
+            return Ok(out);
+        }
+        out.extend_from_slice(&piece[..take]);
+        at = at.wrapping_add(take as u64);
+    }
+    Ok(out)
+}
+
+fn check(addr: u64, len: usize) -> Result<(), Fault> {
+    if layout::is_guest(addr, len as u64) {
+        Ok(())
+    } else {
+        Err(Fault)
+    }
+}
+
+impl Executor {
+    /// Writes a value to guest memory, also where pages are protected because of code on them.
+    pub fn put<T: Plain>(&mut self, addr: u64, value: &T) -> Result<(), Fault> {
+        if write(addr, value).is_ok() {
+            return Ok(());
+        }
+        // SAFETY: a plain value is its bytes.
+        let bytes = unsafe {
+            std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of::<T>())
+        };
+        self.write_guest(addr, bytes)
+    }
+
+    /// Writes to guest memory, also where pages are protected because code was translated from
+    /// them.
+    pub fn write_guest(&mut self, addr: u64, from: &[u8]) -> Result<(), Fault> {
+        if write_bytes(addr, from).is_ok() {
+            return Ok(());
+        }
+        if self.memory.unprotect_for_kernel(addr, from.len() as u64) {
+            return write_bytes(addr, from);
+        }
+        Err(Fault)
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// Readable memory where guests have theirs.
+    pub fn guest_page() -> u64 {
+        use std::sync::atomic::{AtomicU64, Ordering};
+        static NEXT: AtomicU64 = AtomicU64::new(layout::HIGH.start + 0x1234_0000);
+        let at = NEXT.fetch_add(0x10000, Ordering::Relaxed);
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+        // SAFETY: a new mapping in a range that nothing else uses.
+        let got = unsafe { crate::syscall!(libc::SYS_mmap, at, 4096, 3, flags, -1i64, 0) };
+        assert_eq!(got as u64, at);
+        at
+    }
+
+    #[test]
+    fn reads_and_writes() {
+        let page = guest_page();
+        write(page + 8, &0x1122_3344_5566_7788u64).unwrap();
+        assert_eq!(read::<u32>(page + 8), Ok(0x5566_7788));
+        assert_eq!(read::<u16>(page + 14), Ok(0x1122));
+        write_bytes(page + 4090, b"hello\0").unwrap();
+        assert_eq!(read_cstr(page + 4090, 100).unwrap(), b"hello");
+    }
+
+    #[test]
+    fn refuses_engine_memory() {
+        let own = 5u64;
+        assert_eq!(read::<u64>(&raw const own as u64), Err(Fault));
+        assert_eq!(read::<u64>(0), Err(Fault));
+        assert_eq!(read::<u64>(u64::MAX - 3), Err(Fault));
+    }
+}

@@ -1,0 +1,123 @@
+//! Queues of waiting threads, by address of the futex word. First come, first woken.
+
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Waiter {
+    slot: usize,
+    bitset: u32,
+}
+
+#[derive(Default)]
+pub struct Queues {
+    by_word: FxHashMap<u64, VecDeque<Waiter>>,
+    /// Where each waiting thread stands.
+    place: FxHashMap<usize, u64>,
+}
+
+impl Queues {
+    pub fn wait(&mut self, word: u64, slot: usize, bitset: u32) {
+        self.by_word
+            .entry(word)
+            .or_default()
+            .push_back(Waiter { slot, bitset });
+        self.place.insert(slot, word);
+    }
+
+    /// Removes up to `count` waiters of `word` that wait for any of `bitset`, oldest first.
+    pub fn wake(&mut self, word: u64, count: usize, bitset: u32) -> Vec<usize> {
+        let mut woken = Vec::new();
+        if let Entry::Occupied(mut queue) = self.by_word.entry(word) {
+            queue.get_mut().retain(|waiter| {
+                let wakes = woken.len() < count && waiter.bitset & bitset != 0;
+                if wakes {
+                    woken.push(waiter.slot);
+                }
+                !wakes
+            });
+            if queue.get().is_empty() {
+                queue.remove();
+            }
+        }
+        for slot in &woken {
+            self.place.remove(slot);
+        }
+        woken
+    }
+
+    /// Moves up to `count` waiters to the end of another word's queue; how many.
+    pub fn requeue(&mut self, from: u64, to: u64, count: usize) -> usize {
+        if from == to {
+            return self.waiters(from).min(count);
+        }
+        let Some(mut queue) = self.by_word.remove(&from) else {
+            return 0;
+        };
+        let moved: Vec<Waiter> = queue.drain(..count.min(queue.len())).collect();
+        if !queue.is_empty() {
+            self.by_word.insert(from, queue);
+        }
+        if !moved.is_empty() {
+            for waiter in &moved {
+                self.place.insert(waiter.slot, to);
+            }
+            self.by_word.entry(to).or_default().extend(&moved);
+        }
+        moved.len()
+    }
+
+    /// Takes a thread out of whatever queue it stands in; the word of that queue.
+    pub fn leave(&mut self, slot: usize) -> Option<u64> {
+        let word = self.place.remove(&slot)?;
+        if let Entry::Occupied(mut queue) = self.by_word.entry(word) {
+            queue.get_mut().retain(|waiter| waiter.slot != slot);
+            if queue.get().is_empty() {
+                queue.remove();
+            }
+        }
+        Some(word)
+    }
+
+    pub fn waiters(&self, word: u64) -> usize {
+        self.by_word.get(&word).map_or(0, VecDeque::len)
+    }
+
+    /// All words with waiters.
+    pub fn words(&self) -> Vec<u64> {
+        self.by_word.keys().copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wakes_in_order_by_bitset() {
+        let mut queues = Queues::default();
+        for (slot, bitset) in [(1, 1), (2, 2), (3, 3)] {
+            queues.wait(64, slot, bitset);
+        }
+        assert_eq!(queues.wake(64, 1, 2), [2]);
+        assert_eq!(queues.wake(64, 9, !0), [1, 3]);
+        assert!(queues.wake(64, 9, !0).is_empty() && queues.words().is_empty());
+    }
+
+    #[test]
+    fn requeues_and_leaves() {
+        let mut queues = Queues::default();
+        for slot in 0..5 {
+            queues.wait(64, slot, !0);
+        }
+        assert_eq!(queues.wake(64, 1, !0), [0]);
+        assert_eq!(queues.requeue(64, 128, 3), 3);
+        assert_eq!((queues.waiters(64), queues.waiters(128)), (1, 3));
+        assert_eq!(queues.leave(2), Some(128));
+        assert_eq!(queues.leave(2), None);
+        assert_eq!(queues.wake(128, 9, !0), [1, 3]);
+        assert_eq!(queues.wake(64, 9, !0), [4]);
+        assert!(queues.place.is_empty());
+    }
+}

@@ -1,0 +1,6 @@
+//! The guest's own state, apart from its memory: threads, signals, futexes.
+
+pub mod access;
+pub mod futex;
+pub mod signals;
+pub mod threads;

@@ -1,0 +1,105 @@
+//! Signals in the guest's terms: dispositions, masks, delivery, and the calls about them.
+//!
+//! The kernel's mask of the kernel thread that stands for a guest thread follows the guest's mask,
+//! so pending signals wait in the kernel. What a host handler *took* (see
+//! [`crate::host::kernel_thread`]) reaches the guest thread's `pending` list and from there,
+//! between two guest instructions, its stack.
+
+pub mod altstack;
+pub mod calls;
+pub mod delivery;
+pub mod faults;
+pub mod frame;
+pub mod mask;
+pub mod waiting;
+
+pub use calls::*;
+pub use waiting::*;
+
+use std::collections::VecDeque;
+
+use crate::host::handlers::{self, Action};
+use crate::host::inherited;
+use crate::host::siginfo::Siginfo;
+use crate::host::sigset::{NSIG, SigSet};
+use altstack::AltStack;
+
+/// What the guest wants to happen on each signal. One for the process.
+#[derive(Clone)]
+pub struct Signals {
+    actions: [Action; NSIG],
+}
+
+impl Default for Signals {
+    /// All at their defaults.
+    fn default() -> Signals {
+        Signals {
+            actions: [Action::default(); NSIG],
+        }
+    }
+}
+
+impl Signals {
+    /// What exec leaves: ignored signals stay ignored, the rest is at its default.
+    pub fn inherited() -> Signals {
+        let mut signals = Signals::default();
+        let ignore = libc::SIG_IGN as u64;
+        for sig in 1..=NSIG as i32 {
+            let handler = match sig {
+                libc::SIGPIPE => inherited::sigpipe(),
+                _ => handlers::kernel_action(sig).map_or(0, |action| action.handler),
+            };
+            if handler == ignore {
+                signals.actions[sig as usize - 1].handler = ignore;
+            }
+        }
+        signals
+    }
+
+    pub fn action(&self, sig: i32) -> &Action {
+        &self.actions[sig as usize - 1]
+    }
+
+    /// Changes a disposition, in the kernel too.
+    pub fn set_action(&mut self, sig: i32, action: Action) {
+        self.actions[sig as usize - 1] = action;
+        handlers::set_for_guest(sig, &action);
+    }
+
+    /// Before a child that shares our memory (vfork) runs: its changes must not stay.
+    pub fn snapshot(&self) -> Signals {
+        self.clone()
+    }
+    /// After it has gone. The kernel kept the parent's dispositions apart all along.
+    pub fn restore(&mut self, saved: Signals) {
+        *self = saved;
+    }
+
+    /// Whether an unblocked `sig` would run a handler.
+    pub fn has_handler(&self, sig: i32) -> bool {
+        let handler = self.action(sig).handler;
+        handler != libc::SIG_DFL as u64 && handler != libc::SIG_IGN as u64
+    }
+}
+
+/// `trapno`, `err` and `cr2` of the thread's last fault: the kernel shows them in every frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trap {
+    pub trapno: u64,
+    pub err: u64,
+    pub cr2: u64,
+}
+
+/// The signal state of one guest thread.
+#[derive(Clone, Default)]
+pub struct ThreadSignals {
+    pub mask: SigSet,
+    /// During and after a call with a temporary mask: the mask to go back to.
+    pub saved_mask: Option<SigSet>,
+    /// What the kernel has for this thread, as far as the executor knows.
+    pub kernel_mask: SigSet,
+    pub altstack: AltStack,
+    /// Taken from the kernel, not yet delivered.
+    pub pending: VecDeque<Siginfo>,
+    pub trap: Trap,
+}

@@ -1,0 +1,144 @@
+//! Calls that the kernel makes for a guest thread: in place while the process has one thread, by
+//! its proxy when they may wait or depend on who makes them.
+
+use super::{Finish, State};
+use crate::executor::Executor;
+use crate::host::blocking;
+use crate::host::handlers::{self, Action};
+use crate::host::proxy::{Command, During, Task};
+use crate::host::sigset::{SigSet, set_kernel_mask};
+use crate::kernel::Outcome;
+
+impl Executor {
+    /// Makes a call that may wait. With one thread it is made in place and returns its result, or
+    /// [`Outcome::Restart`] if a signal is to be delivered first. With more the thread is parked
+    /// and finds the result in rax when it runs again.
+    pub fn call_blocking(&mut self, nr: i64, args: [u64; 6]) -> Outcome {
+        self.call_blocking_then(nr, args, None)
+    }
+
+    /// The same; `finish` sees the kernel's answer in the thread's own turn and gives the guest's.
+    /// It isn't called if the call was undone for a signal's sake.
+    pub fn call_blocking_then(
+        &mut self,
+        nr: i64,
+        args: [u64; 6],
+        finish: Option<Finish>,
+    ) -> Outcome {
+        if self.threads.multi {
+            self.park_on_proxy(nr, args, None, finish);
+            return Outcome::Parked;
+        }
+        // SAFETY: the guest's own call, which the table has checked.
+        let ended = unsafe { blocking::call(nr, args) };
+        if ended.aborted != 0 {
+            return Outcome::Restart;
+        }
+        Outcome::Return(finish.map_or(ended.value, |finish| finish(self, ended.value)))
+    }
+
+    /// Makes a call that doesn't wait as the guest's thread: one about the thread's identity
+    /// (name, scheduling, credentials, timers, signals).
+    pub fn call_on_proxy(&mut self, nr: i64, args: [u64; 6]) -> i64 {
+        match self.current().proxy {
+            Some(proxy) => {
+                proxy
+                    .ask(Command {
+                        task: Task::Plain,
+                        nr,
+                        args,
+                        ..Command::default()
+                    })
+                    .value
+            }
+            // SAFETY: the guest's own call, which the table has checked.
+            None => unsafe { crate::sys::call(nr, args) },
+        }
+    }
+
+    /// For calls that change what the executor needs too, such as credentials: the guest's
+    /// thread first, and if that worked the executor.
+    pub fn call_on_both(&mut self, nr: i64, args: [u64; 6]) -> i64 {
+        let value = self.call_on_proxy(nr, args);
+        if self.threads.multi && !crate::sys::is_err(value) {
+            // SAFETY: as above.
+            unsafe { crate::sys::call(nr, args) };
+        }
+        value
+    }
+
+    pub(in crate::guest) fn park_on_proxy(
+        &mut self,
+        nr: i64,
+        args: [u64; 6],
+        masked: Option<(SigSet, During)>,
+        finish: Option<Finish>,
+    ) {
+        let thread = self.current();
+        let proxy = thread.proxy.expect("every thread has a proxy by now");
+        let mask = masked.map_or(thread.signals.mask, |(own, _)| own);
+        let mask = (thread.signals.kernel_mask != mask).then_some(mask);
+        if let Some(mask) = mask {
+            thread.signals.kernel_mask = mask;
+        }
+        thread.posted_mask = mask;
+        thread.masked_call = masked.is_some();
+        thread.finish = finish;
+        thread.state = State::OnProxy;
+        let during = masked.map(|(_, during)| during);
+        proxy.post(Command {
+            task: Task::Interruptible,
+            nr,
+            args,
+            mask,
+            during,
+            waited_for: false,
+        });
+    }
+
+    /// Makes execve or execveat on the executor: with the guest's mask and ignored signals, which
+    /// the new program inherits, and so that a signal that comes first is delivered first. Returns
+    /// only if the call failed.
+    pub fn call_exec(&mut self, nr: i64, args: [u64; 6]) -> Outcome {
+        self.before_exec();
+        // SAFETY: the guest's own call; if it succeeds nothing of us is left.
+        let ended = unsafe { blocking::call(nr, args) };
+        self.after_failed_exec();
+        if ended.aborted != 0 {
+            Outcome::Restart
+        } else {
+            Outcome::Return(ended.value)
+        }
+    }
+
+    /// Gives the kernel what a new program shall inherit.
+    pub fn before_exec(&mut self) {
+        for sig in 1..=64 {
+            let ignored = self.signals.action(sig).handler == libc::SIG_IGN as u64;
+            if SigSet::SYNCHRONOUS.contains(sig) && ignored {
+                let action = Action {
+                    handler: libc::SIG_IGN as u64,
+                    ..Action::default()
+                };
+                handlers::set_kernel_action(sig, &action);
+            }
+        }
+        // With a signal in hand the call is going to be aborted: let no second one in.
+        if !self.gs.host.any() {
+            set_kernel_mask(self.current().signals.mask);
+        }
+    }
+
+    pub fn after_failed_exec(&mut self) {
+        set_kernel_mask(SigSet::ASYNCHRONOUS);
+        for sig in 1..=64 {
+            if SigSet::SYNCHRONOUS.contains(sig) {
+                handlers::set_for_guest(sig, self.signals.action(sig));
+            }
+        }
+        if !self.threads.multi {
+            self.current().signals.kernel_mask = SigSet::ASYNCHRONOUS;
+            self.sync_mask();
+        }
+    }
+}

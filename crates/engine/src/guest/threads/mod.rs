@@ -1,0 +1,255 @@
+//! Guest threads: who there is, who runs, who waits.
+//!
+//! All of them run on the executor. The registers of the current one are in the gs block; those of
+//! the others here. As long as there is one thread, nothing here costs anything; the first `clone`
+//! makes the process *multi-threaded* (see [`crate::host::swap`]) for good.
+
+pub mod calls;
+pub mod clock;
+pub mod exit;
+pub mod identity;
+pub mod lifecycle;
+pub mod robust;
+pub mod schedule;
+pub mod spawn;
+
+pub use exit::{sys_exit, sys_exit_group};
+pub use identity::*;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use crate::context::{Regs, Xsave};
+use crate::executor::Executor;
+use crate::guest::futex::queues::Queues;
+use crate::guest::signals::ThreadSignals;
+use crate::host::proxy::{Pool, Proxy};
+use crate::host::sigset::SigSet;
+
+/// What is done with the result of a call that had to wait, in the thread's own turn: gets the
+/// kernel's answer, gives the guest's.
+pub type Finish = Box<dyn FnOnce(&mut Executor, i64) -> i64>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    Runnable,
+    /// Its proxy makes a call that may wait.
+    OnProxy,
+    /// In an emulated futex's queue. `restartable`: a signal may have the call made again.
+    OnFutex {
+        restartable: Restart,
+    },
+}
+
+/// What a signal with a handler does to a waiting futex call, as in the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restart {
+    /// Always made again.
+    Always,
+    /// Made again if the handler was installed with SA_RESTART.
+    Flagged,
+    /// Ends with EINTR (it has a timeout).
+    Never,
+}
+
+/// How a wait ended.
+pub struct Wake {
+    pub value: i64,
+    /// The call was undone; the thread makes it again.
+    pub aborted: bool,
+}
+
+pub struct Thread {
+    pub tid: i32,
+    /// Registers while another thread is current.
+    pub regs: Regs,
+    pub xsave: Xsave,
+    pub signals: ThreadSignals,
+    pub state: State,
+    /// None while the process has one thread.
+    pub proxy: Option<Proxy>,
+    pub clear_child_tid: u64,
+    pub robust_list: u64,
+    /// Ticks of its finished turns.
+    pub ticks: u64,
+    wake: Option<Wake>,
+    finish: Option<Finish>,
+    /// The waiting call has a temporary mask.
+    masked_call: bool,
+    /// The mask that the waiting call was given to set first.
+    posted_mask: Option<SigSet>,
+    /// Numbers its waits, so that old timeouts are told from current ones.
+    wait: u64,
+    /// Time-stamp cycles of its turns, and the processor time it was last told.
+    cycles: u64,
+    cpu_time: u64,
+}
+
+impl Thread {
+    fn new(tid: i32) -> Box<Thread> {
+        Box::new(Thread {
+            tid,
+            regs: Regs::default(),
+            xsave: Xsave::default(),
+            signals: ThreadSignals::default(),
+            state: State::Runnable,
+            proxy: None,
+            clear_child_tid: 0,
+            robust_list: 0,
+            ticks: 0,
+            wake: None,
+            finish: None,
+            masked_call: false,
+            posted_mask: None,
+            wait: 0,
+            cycles: 0,
+            cpu_time: 0,
+        })
+    }
+
+    /// Whether a call that it waited for has ended and rax doesn't have the result yet.
+    pub fn has_result(&self) -> bool {
+        self.wake.is_some()
+    }
+}
+
+/// Deadline (monotonic nanoseconds), slot, wait number.
+type Timer = Reverse<(u64, usize, u64)>;
+
+pub struct Threads {
+    slots: Vec<Option<Box<Thread>>>,
+    free: Vec<usize>,
+    current: usize,
+    /// Runnable threads except the current one, next first.
+    queue: VecDeque<usize>,
+    multi: bool,
+    turn_over: bool,
+    /// The budget of this turn.
+    budget: i64,
+    timers: BinaryHeap<Timer>,
+    waits: u64,
+    clock: clock::TurnClock,
+    pool: Pool,
+    pub(in crate::guest) futexes: Queues,
+    pub(in crate::guest) pi: Queues,
+}
+
+impl Default for Threads {
+    /// One thread; its tid is filled in when the process is taken over.
+    fn default() -> Threads {
+        Threads {
+            slots: vec![Some(Thread::new(0))],
+            free: Vec::new(),
+            current: 0,
+            queue: VecDeque::new(),
+            multi: false,
+            turn_over: false,
+            budget: 0,
+            timers: BinaryHeap::new(),
+            waits: 0,
+            clock: clock::TurnClock::default(),
+            pool: Pool::default(),
+            futexes: Queues::default(),
+            pi: Queues::default(),
+        }
+    }
+}
+
+impl Threads {
+    pub fn get(&self, slot: usize) -> Option<&Thread> {
+        self.slots.get(slot)?.as_deref()
+    }
+    pub fn get_mut(&mut self, slot: usize) -> Option<&mut Thread> {
+        self.slots.get_mut(slot)?.as_deref_mut()
+    }
+    pub fn current_slot(&self) -> usize {
+        self.current
+    }
+    /// Number of guest threads.
+    pub fn count(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+    pub fn slot_of(&self, tid: i32) -> Option<usize> {
+        self.iter()
+            .find(|(_, thread)| thread.tid == tid)
+            .map(|(slot, _)| slot)
+    }
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &Thread)> {
+        self.slots
+            .iter()
+            .enumerate()
+            .filter_map(|(slot, thread)| Some((slot, thread.as_deref()?)))
+    }
+
+    /// A thread that doesn't block `sig`: the current one, or another, or else the current one
+    /// all the same.
+    pub fn slot_accepting(&self, sig: i32) -> usize {
+        let accepts = |thread: &Thread| !thread.signals.mask.contains(sig);
+        if self.get(self.current).is_some_and(accepts) {
+            return self.current;
+        }
+        let other = self.iter().find(|(_, thread)| accepts(thread));
+        let any = other
+            .or_else(|| self.iter().find(|&(slot, _)| slot == self.current))
+            .or_else(|| self.iter().next());
+        any.map_or(self.current, |(slot, _)| slot)
+    }
+
+    fn add(&mut self, thread: Box<Thread>) -> usize {
+        match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot] = Some(thread);
+                slot
+            }
+            None => {
+                self.slots.push(Some(thread));
+                self.slots.len() - 1
+            }
+        }
+    }
+
+    fn remove(&mut self, slot: usize) -> Option<Box<Thread>> {
+        let thread = self.slots[slot].take();
+        if thread.is_some() {
+            self.free.push(slot);
+        }
+        thread
+    }
+
+    /// The current thread has used up its budget, or gives the rest away.
+    pub fn turn_over(&mut self) {
+        self.turn_over = true;
+    }
+}
+
+impl Executor {
+    /// The current guest thread.
+    pub fn current(&mut self) -> &mut Thread {
+        let slot = self.threads.current;
+        self.threads
+            .get_mut(slot)
+            .expect("there is a current thread")
+    }
+
+    pub fn current_is_runnable(&self) -> bool {
+        let current = self.threads.get(self.threads.current);
+        current.is_some_and(|thread| thread.state == State::Runnable)
+    }
+
+    /// Whether the guest has ever had a second thread (and the process wasn't forked since).
+    pub fn multi_threaded(&self) -> bool {
+        self.threads.multi
+    }
+
+    /// The tid that the guest's current thread has.
+    pub fn tid(&self) -> i32 {
+        self.threads
+            .get(self.threads.current)
+            .map_or(0, |thread| thread.tid)
+    }
+
+    /// Ends the turn of the current thread: `sched_yield`, `pause`.
+    pub fn yield_turn(&mut self) {
+        self.threads.turn_over();
+    }
+}

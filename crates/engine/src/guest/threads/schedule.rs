@@ -1,0 +1,339 @@
+//! Whose turn it is: round robin over runnable threads; sleep when there is none.
+
+use std::cmp::Reverse;
+
+use super::{State, Wake};
+use crate::context::RAX;
+use crate::executor::Executor;
+use crate::guest::signals::Signals;
+use crate::host::handlers;
+use crate::host::proxy::{Proxy, Reply};
+use crate::host::siginfo::Siginfo;
+use crate::host::sigset::SigSet;
+use crate::host::switch;
+use crate::sys::err;
+
+/// Ticks of a turn when nobody else wants to run. Only bounds how long a timeout or a request to
+/// stop may go unnoticed: some milliseconds.
+const BUDGET_ALONE: i64 = 2_000_000;
+/// With others waiting: about half a millisecond, so that a switch (half a microsecond) is lost
+/// in the noise and no thread waits long.
+const BUDGET_SHARED: i64 = 200_000;
+
+impl Executor {
+    /// Leaves with a current thread that can run, its signals delivered and its budget set.
+    pub fn schedule(&mut self) {
+        if !self.threads.multi {
+            loop {
+                self.deliver_signals();
+                self.threads.turn_over = false;
+                self.refill(BUDGET_ALONE);
+                // A kick before the refill may have cut nothing: look again.
+                if !self.attention() {
+                    return;
+                }
+            }
+        }
+        loop {
+            self.collect_reports();
+            self.deliver_signals();
+            let others = !self.threads.queue.is_empty() || !self.threads.timers.is_empty();
+            if !self.current_is_runnable()
+                || self.threads.turn_over
+                || (others && self.turn_is_long())
+            {
+                self.expire_timers();
+                self.stop_clock();
+                if !self.next_thread() {
+                    let timeout = self.until_next_timer();
+                    self.gs.hub.sleep(timeout);
+                    continue;
+                }
+            }
+            self.start_clock();
+            self.end_wait();
+            if !self.current().signals.pending.is_empty() {
+                self.deliver_to_current();
+            }
+            let shared = !self.threads.queue.is_empty() || !self.threads.timers.is_empty();
+            self.refill(if shared { BUDGET_SHARED } else { BUDGET_ALONE });
+            self.gs.hub.entering_guest();
+            if !self.gs.hub.any() && !self.attention() {
+                return;
+            }
+            self.gs.hub.left_guest();
+        }
+    }
+
+    /// The budget counter reached zero. If a kick had cut it, the turn goes on.
+    pub fn budget_spent(&mut self) {
+        if self.gs.kicked == 0 {
+            self.threads.turn_over();
+        }
+    }
+
+    /// Gives back what kicks took away; starts the count anew when nothing is left.
+    fn refill(&mut self, budget: i64) {
+        // Handlers change these two on this kernel thread: take `kicked` away first. A kick
+        // in between finds at most one tick left and only calls for attention.
+        if self.gs.kicked != 0 {
+            let kicked = std::mem::take(&mut self.gs.kicked);
+            self.gs.ticks_left += kicked;
+        }
+        if self.gs.ticks_left <= 0 || self.gs.ticks_left > budget {
+            self.count_ticks();
+            self.threads.budget = budget;
+            self.gs.ticks_left = budget;
+        }
+    }
+
+    /// Books the ticks of the turn so far.
+    pub fn count_ticks(&mut self) {
+        let left = self.gs.ticks_left + self.gs.kicked;
+        let used = (self.threads.budget - left).max(0) as u64;
+        self.threads.budget = left;
+        self.stats.ticks += used;
+        let slot = self.threads.current;
+        if let Some(thread) = self.threads.get_mut(slot) {
+            thread.ticks += used;
+        }
+    }
+
+    /// Makes the next runnable thread current; false if there is none.
+    fn next_thread(&mut self) -> bool {
+        self.threads.turn_over = false;
+        let current = self.threads.current;
+        let Some(next) = self.threads.queue.pop_front() else {
+            return self.current_is_runnable();
+        };
+        if self.current_is_runnable() {
+            self.threads.queue.push_back(current);
+        }
+        self.switch_to(next);
+        true
+    }
+
+    pub(super) fn switch_to(&mut self, next: usize) {
+        self.count_ticks();
+        let current = self.threads.current;
+        if let Some(old) = self.threads.slots[current].as_deref_mut() {
+            old.regs = self.gs.regs;
+            switch::save_extended(self.gs, &mut old.xsave);
+        }
+        self.threads.current = next;
+        if let Some(new) = self.threads.slots[next].as_deref() {
+            self.gs.regs = new.regs;
+            switch::load_extended(self.gs, &new.xsave);
+        }
+        self.gs.ticks_left = 0;
+        self.gs.kicked = 0;
+        self.threads.budget = 0;
+    }
+
+    /// The current thread has waited: gives it the result, in its own turn.
+    fn end_wait(&mut self) {
+        let thread = self.current();
+        let Some(wake) = thread.wake.take() else {
+            return;
+        };
+        let finish = thread.finish.take();
+        if std::mem::take(&mut thread.masked_call) {
+            self.end_masked(wake.value, wake.aborted);
+        }
+        if wake.aborted {
+            self.restart_syscall();
+        } else {
+            let value = finish.map_or(wake.value, |finish| finish(self, wake.value));
+            self.gs.regs.gpr[RAX] = value as u64;
+        }
+    }
+
+    /// Puts the current thread back onto its `syscall` instruction; rax still has the number.
+    pub fn restart_syscall(&mut self) {
+        self.gs.regs.rip -= 2;
+    }
+
+    /// Makes a waiting thread runnable. One that waited for the outside world goes first: what it
+    /// waited for is there now.
+    pub(in crate::guest) fn wake(&mut self, slot: usize, wake: Wake, first: bool) {
+        let current = self.threads.current;
+        let Some(thread) = self.threads.get_mut(slot) else {
+            return;
+        };
+        thread.state = State::Runnable;
+        thread.wake = Some(wake);
+        thread.wait = 0;
+        if slot == current {
+            return;
+        }
+        if first {
+            self.threads.queue.push_front(slot);
+            self.threads.turn_over = true;
+        } else {
+            self.threads.queue.push_back(slot);
+        }
+    }
+
+    /// News from proxies: calls that ended, signals that came.
+    fn collect_reports(&mut self) {
+        if !self.gs.hub.any() {
+            return;
+        }
+        for block in self.gs.hub.take() {
+            let proxy = Proxy::from_report(block);
+            let slot = proxy.slot();
+            // A report of a proxy that has been told to exit.
+            if self.threads.get(slot).and_then(|thread| thread.proxy) != Some(proxy) {
+                continue;
+            }
+            if let Some(reply) = proxy.poll() {
+                self.call_ended(slot, reply);
+            }
+            // While the proxy is busy a taken signal must stay where it aborts the call.
+            if proxy.is_idle() {
+                let mut taken = Vec::new();
+                proxy.block().host.drain(|info| taken.push(info));
+                self.signals_came(slot, taken);
+            }
+        }
+    }
+
+    fn call_ended(&mut self, slot: usize, reply: Reply) {
+        if let Some(thread) = self.threads.get_mut(slot) {
+            if thread.posted_mask.take().is_some() && !reply.masked {
+                thread.signals.kernel_mask = SigSet::ALL;
+            }
+            self.wake(
+                slot,
+                Wake {
+                    value: reply.value,
+                    aborted: reply.aborted,
+                },
+                true,
+            );
+        }
+    }
+
+    fn signals_came(&mut self, slot: usize, taken: Vec<Siginfo>) {
+        if taken.is_empty() {
+            return;
+        }
+        if let Some(thread) = self.threads.get_mut(slot) {
+            thread.signals.kernel_mask = SigSet::ALL;
+        }
+        for info in taken {
+            self.give_signal(slot, info);
+        }
+    }
+
+    /// A signal for a thread: kept for its next turn if there is a handler to run, which ends an
+    /// emulated wait; otherwise the kernel gets it back or it is dropped.
+    pub(in crate::guest) fn give_signal(&mut self, slot: usize, info: Siginfo) {
+        let current = self.threads.current;
+        let Some(thread) = self.threads.get_mut(slot) else {
+            return;
+        };
+        if slot == current && thread.state == State::Runnable {
+            thread.signals.pending.push_back(info);
+            self.look_again();
+            return;
+        }
+        let sig = info.signo();
+        let (tid, blocked, state) = (thread.tid, thread.signals.mask.contains(sig), thread.state);
+        let in_temporary_mask = thread.masked_call;
+        if in_temporary_mask
+            || (!blocked && self.signals.has_handler(sig))
+            || thread.proxy.is_none()
+        {
+            thread.signals.pending.push_back(info);
+            if let State::OnFutex { restartable } = state {
+                let aborted = restarts(&self.signals, sig, restartable);
+                self.leave_futex(slot);
+                self.wake(
+                    slot,
+                    Wake {
+                        value: err(libc::EINTR),
+                        aborted,
+                    },
+                    true,
+                );
+            }
+        } else {
+            let ignored = self.signals.action(sig).handler == libc::SIG_IGN as u64;
+            if !blocked && !ignored && SigSet::SYNCHRONOUS.contains(sig) {
+                self.ending();
+                handlers::die_by(sig);
+            }
+            self.sync_mask_of(slot);
+            if blocked || !ignored {
+                self.send_back(tid, &info);
+            }
+        }
+    }
+
+    /// Makes [`Executor::deliver_signals`] look even if no handler has run.
+    pub fn look_again(&mut self) {
+        self.gs.attention = 1;
+    }
+
+    /// When a thread's wait ends by itself.
+    pub(in crate::guest) fn set_timer(&mut self, slot: usize, deadline: u64) {
+        self.threads.waits += 1;
+        let wait = self.threads.waits;
+        if let Some(thread) = self.threads.get_mut(slot) {
+            thread.wait = wait;
+        }
+        let threads = &mut self.threads;
+        // Waits that ended early leave their timers behind: sweep them out now and then.
+        if threads.timers.len() > 64 + 2 * threads.slots.len() {
+            let slots = &threads.slots;
+            threads.timers.retain(|&Reverse((_, slot, wait))| {
+                slots[slot]
+                    .as_ref()
+                    .is_some_and(|thread| thread.wait == wait)
+            });
+        }
+        threads.timers.push(Reverse((deadline, slot, wait)));
+    }
+
+    fn expire_timers(&mut self) {
+        if self.threads.timers.is_empty() {
+            return;
+        }
+        let now = crate::guest::futex::time::now(libc::CLOCK_MONOTONIC);
+        while let Some(&Reverse((deadline, slot, wait))) = self.threads.timers.peek() {
+            let stale = self
+                .threads
+                .get(slot)
+                .is_none_or(|thread| thread.wait != wait);
+            if !stale && deadline > now {
+                break;
+            }
+            self.threads.timers.pop();
+            if !stale {
+                self.leave_futex(slot);
+                self.wake(
+                    slot,
+                    Wake {
+                        value: err(libc::ETIMEDOUT),
+                        aborted: false,
+                    },
+                    false,
+                );
+            }
+        }
+    }
+
+    fn until_next_timer(&self) -> Option<u64> {
+        let &Reverse((deadline, ..)) = self.threads.timers.peek()?;
+        Some(deadline.saturating_sub(crate::guest::futex::time::now(libc::CLOCK_MONOTONIC)))
+    }
+}
+
+fn restarts(signals: &Signals, sig: i32, restart: super::Restart) -> bool {
+    match restart {
+        super::Restart::Always => true,
+        super::Restart::Never => false,
+        super::Restart::Flagged => signals.action(sig).flags & libc::SA_RESTART as u64 != 0,
+    }
+}

@@ -1,0 +1,228 @@
+//! What one clew process tells the next when the guest execs: one environment variable, last in
+//! the environment, which the new engine takes away before the guest looks.
+//!
+//! `CLEW_ENGINE=1,key=value,...`: values are percent-encoded where they aren't plain.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+
+use crate::kernel::Own;
+use crate::kernel::descriptors::Hidden;
+use crate::program::{Options, StatsFor};
+use crate::stats::Stats;
+
+pub const VARIABLE: &str = "CLEW_ENGINE";
+const VERSION: &str = "1";
+
+/// All that the new process must know besides argv and envp.
+#[derive(Clone, Default)]
+pub struct Handover {
+    pub options: Options,
+    /// What to load.
+    pub exe: CString,
+    /// The path as given to exec.
+    pub execfn: CString,
+    /// An open descriptor of what to load, when its path doesn't lead there; -1 otherwise.
+    pub exe_fd: i32,
+    pub own: Own,
+    /// Counters so far: a process that execs goes on counting.
+    pub stats: Stats,
+}
+
+impl Handover {
+    /// The whole variable, `CLEW_ENGINE=...`.
+    pub fn encode(&self) -> CString {
+        let mut text = format!("{VARIABLE}={VERSION}");
+        let mut field = |key: &str, value: &[u8]| {
+            text.push(',');
+            text.push_str(key);
+            text.push('=');
+            escape(value, &mut text);
+        };
+        field("exe", self.exe.to_bytes());
+        if self.execfn != self.exe {
+            field("fn", self.execfn.to_bytes());
+        }
+        let mut number = |key: &str, value: Option<i64>| {
+            if let Some(value) = value {
+                field(key, value.to_string().as_bytes());
+            }
+        };
+        let open = |fd: i32| (fd >= 0).then_some(fd as i64);
+        let flag = |set: bool| set.then_some(1);
+        number("fd", open(self.exe_fd));
+        number("self", open(self.own.hidden.itself));
+        number("err", open(self.own.hidden.stats));
+        number("nocache", flag(self.options.no_cache));
+        number("trace", flag(self.options.trace));
+        number("calls", flag(self.options.warn_calls));
+        number("bisect", self.options.bisect.map(|n| n as i64));
+        if let Some(folder) = &self.options.cache_dir {
+            field("cache", folder.as_os_str().as_bytes());
+        }
+        let dump = &self.options.dump;
+        if !dump.is_empty() {
+            field("dump", join(&[dump.start, dump.end]).as_bytes());
+        }
+        if let Some(limit) = self.own.address_space {
+            field("as", join(&limit).as_bytes());
+        }
+        match self.options.stats {
+            StatsFor::Nobody => {}
+            StatsFor::Main => field("stats", b"main"),
+            StatsFor::All => field("stats", b"all"),
+        }
+        if self.options.stats != StatsFor::Nobody {
+            field("count", join(&self.stats.to_words()).as_bytes());
+        }
+        CString::new(text).expect("NUL is encoded")
+    }
+
+    /// Reads the variable; `None` if it isn't ours or from another version.
+    pub fn decode(variable: &CStr) -> Option<Handover> {
+        let text = variable.to_str().ok()?.strip_prefix(VARIABLE)?;
+        let mut fields = text.strip_prefix('=')?.split(',');
+        if fields.next()? != VERSION {
+            return None;
+        }
+        let mut handover = Handover {
+            exe_fd: -1,
+            ..Handover::default()
+        };
+        let mut hidden = Hidden::default();
+        let options = &mut handover.options;
+        for field in fields {
+            let (key, value) = field.split_once('=')?;
+            let bytes = unescape(value)?;
+            let number = || std::str::from_utf8(&bytes).ok()?.parse::<i64>().ok();
+            match key {
+                "exe" => {
+                    handover.exe = CString::new(bytes).ok()?;
+                    handover.execfn = handover.exe.clone();
+                }
+                "fn" => handover.execfn = CString::new(bytes).ok()?,
+                "fd" => handover.exe_fd = number()? as i32,
+                "self" => hidden.itself = number()? as i32,
+                "err" => hidden.stats = number()? as i32,
+                "nocache" => options.no_cache = true,
+                "trace" => options.trace = true,
+                "calls" => options.warn_calls = true,
+                "bisect" => options.bisect = Some(number()? as u64),
+                "dump" => match split(&bytes)?[..] {
+                    [from, to] => options.dump = from..to,
+                    _ => return None,
+                },
+                "cache" => options.cache_dir = Some(OsStr::from_bytes(&bytes).into()),
+                "as" => handover.own.address_space = split(&bytes)?.try_into().ok(),
+                "stats" if bytes == b"main" => options.stats = StatsFor::Main,
+                "stats" => options.stats = StatsFor::All,
+                "count" => handover.stats = Stats::from_words(&split(&bytes)?)?,
+                _ => return None,
+            }
+        }
+        handover.own.hidden = hidden;
+        Some(handover)
+    }
+}
+
+fn join(words: &[u64]) -> String {
+    let words: Vec<String> = words.iter().map(u64::to_string).collect();
+    words.join("+")
+}
+
+fn split(bytes: &[u8]) -> Option<Vec<u64>> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    text.split('+').map(|word| word.parse().ok()).collect()
+}
+
+fn escape(bytes: &[u8], out: &mut String) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for &byte in bytes {
+        if byte.is_ascii_alphanumeric() || b"/._-+".contains(&byte) {
+            out.push(byte as char);
+        } else {
+            out.push('%');
+            out.push(DIGITS[(byte >> 4) as usize] as char);
+            out.push(DIGITS[(byte & 15) as usize] as char);
+        }
+    }
+}
+
+fn unescape(text: &str) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let digits = [bytes.next()?, bytes.next()?];
+        let digits = std::str::from_utf8(&digits).ok()?;
+        out.push(u8::from_str_radix(digits, 16).ok()?);
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_arrives() {
+        let mut sent = Handover {
+            exe: c"/bin/a b,c=%\xff".to_owned(),
+            execfn: c"./script".to_owned(),
+            exe_fd: 5,
+            ..Handover::default()
+        };
+        sent.options = Options {
+            stats: StatsFor::Main,
+            no_cache: true,
+            cache_dir: Some("/home/x/.cache/clew".into()),
+            trace: true,
+            bisect: Some(u64::MAX),
+            warn_calls: true,
+            dump: 3..9,
+        };
+        sent.own.hidden = Hidden {
+            itself: 1000,
+            stats: 1001,
+        };
+        sent.own.address_space = Some([1 << 30, u64::MAX]);
+        sent.stats.ticks = 77;
+        sent.stats.is_main = true;
+        let got = Handover::decode(&sent.encode()).unwrap();
+        assert_eq!(got.options, sent.options);
+        assert_eq!((&got.exe, &got.execfn), (&sent.exe, &sent.execfn));
+        assert_eq!(got.exe_fd, 5);
+        assert_eq!(got.own.hidden, sent.own.hidden);
+        assert_eq!(got.own.address_space, sent.own.address_space);
+        assert_eq!(got.stats, sent.stats);
+    }
+
+    #[test]
+    fn short_when_there_is_little_to_say() {
+        let sent = Handover {
+            exe: c"/bin/true".to_owned(),
+            execfn: c"/bin/true".to_owned(),
+            exe_fd: -1,
+            ..Handover::default()
+        };
+        assert_eq!(sent.encode().as_c_str(), c"CLEW_ENGINE=1,exe=/bin/true");
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in [
+            c"PATH=/bin",
+            c"CLEW_ENGINE",
+            c"CLEW_ENGINE=0,exe=/bin/true",
+            c"CLEW_ENGINE=1,exe",
+            c"CLEW_ENGINE=1,exe=%0",
+            c"CLEW_ENGINE=1,what=1",
+            c"CLEW_ENGINE=1,fd=x",
+        ] {
+            assert!(Handover::decode(text).is_none(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Instructions whose answer the engine gives: cpuid, xgetbv, segment bases, pauses.
+//!
+//! In: a guest thread that stands on such an instruction. Out: the thread stands behind it, or a
+//! fault waits in `gs.fault` as the CPU would have raised it.
+
+use super::cpuid;
+use super::stop;
+use crate::context::{RAX, RBX, RCX, RDX, RSP};
+use crate::executor::Executor;
+use crate::guest::access;
+use iced_x86::{Code, Decoder, DecoderOptions, Instruction, OpKind, Register};
+
+/// The longest instruction.
+const LONGEST: usize = 15;
+/// The kernel's selectors for user code and data.
+const USER_CODE: u64 = 0x33;
+const USER_DATA: u16 = 0x2b;
+
+/// Executes the instruction at `gs.regs.rip` and steps over it.
+pub fn instruction(ex: &mut Executor) {
+    let pc = ex.gs.regs.rip;
+    let bytes = fetch(pc);
+    match common(&bytes) {
+        Some((Common::Cpuid, len)) => {
+            let (leaf, subleaf) = (ex.gs.regs.gpr[RAX] as u32, ex.gs.regs.gpr[RCX] as u32);
+            let folder = ex.options.cache_dir.as_deref();
+            let [eax, ebx, ecx, edx] = ex.kernel.cpuid.answer(leaf, subleaf, folder);
+            let gpr = &mut ex.gs.regs.gpr;
+            gpr[RAX] = eax as u64;
+            gpr[RBX] = ebx as u64;
+            gpr[RCX] = ecx as u64;
+            gpr[RDX] = edx as u64;
+            ex.gs.regs.rip += len;
+        }
+        Some((Common::Xgetbv, len)) => xgetbv(ex, len),
+        Some((Common::Pause, len)) => {
+            ex.gs.regs.rip += len;
+            // A pause says that the thread waits for another one.
+            if ex.multi_threaded() {
+                ex.yield_turn();
+            }
+        }
+        Some((Common::SegmentBase(base), len)) => segment_base(ex, base, len),
+        None => rare(ex, &bytes),
+    }
+}
+
+/// The bytes at `pc`; zeroes where memory ends.
+fn fetch(pc: u64) -> [u8; LONGEST] {
+    let mut bytes = [0; LONGEST];
+    if access::read_bytes(pc, &mut bytes).is_err() {
+        let room = (4096 - pc % 4096).min(LONGEST as u64) as usize;
+        let _ = access::read_bytes(pc, &mut bytes[..room]);
+    }
+    bytes
+}
+
+/// What is common enough to be told without the decoder, whose tables take a millisecond to
+/// build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Common {
+    Cpuid,
+    Xgetbv,
+    Pause,
+    SegmentBase(SegmentBase),
+}
+
+/// rdgsbase, wrfsbase or wrgsbase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SegmentBase {
+    gs: bool,
+    write: bool,
+    wide: bool,
+    register: usize,
+}
+
+fn common(bytes: &[u8; LONGEST]) -> Option<(Common, u64)> {
+    let mut at = 0;
+    let mut repeat = false;
+    let mut rex = 0;
+    loop {
+        match *bytes.get(at)? {
+            0xf3 => repeat = true,
+            byte @ 0x40..=0x4f => {
+                rex = byte;
+                at += 1;
+                break;
+            }
+            _ => break,
+        }
+        at += 1;
+    }
+    let rest = bytes.get(at..)?;
+    let done = |common, len: usize| Some((common, (at + len) as u64));
+    match *rest {
+        [0x0f, 0xa2, ..] if !repeat => done(Common::Cpuid, 2),
+        [0x0f, 0x01, 0xd0, ..] if !repeat => done(Common::Xgetbv, 3),
+        [0x90, ..] if repeat && rex & 1 == 0 => done(Common::Pause, 1),
+        [0x0f, 0xae, modrm @ 0xc8..=0xdf, ..] if repeat => {
+            let base = SegmentBase {
+                gs: modrm & 8 != 0,
+                write: modrm & 16 != 0,
+                wide: rex & 8 != 0,
+                register: (modrm & 7 | (rex & 1) << 3) as usize,
+            };
+            done(Common::SegmentBase(base), 3)
+        }
+        _ => None,
+    }
+}
+
+fn xgetbv(ex: &mut Executor, len: u64) {
+    // XCR0, and which of its components are in use: all, whatever the hardware last noticed.
+    if !matches!(ex.gs.regs.gpr[RCX] as u32, 0 | 1) {
+        return general_protection(ex);
+    }
+    ex.gs.regs.gpr[RAX] = cpuid::XCR0;
+    ex.gs.regs.gpr[RDX] = 0;
+    ex.gs.regs.rip += len;
+}
+
+fn segment_base(ex: &mut Executor, base: SegmentBase, len: u64) {
+    let regs = &mut ex.gs.regs;
+    let slot = if base.gs {
+        &mut regs.gs_base
+    } else {
+        &mut regs.fs_base
+    };
+    let mask = if base.wide { u64::MAX } else { u32::MAX as u64 };
+    if base.write {
+        let value = regs.gpr[base.register] & mask;
+        let canonical = (value as i64) << 16 >> 16 == value as i64;
+        if !canonical {
+            return general_protection(ex);
+        }
+        *slot = value;
+    } else {
+        regs.gpr[base.register] = *slot & mask;
+    }
+    ex.gs.regs.rip += len;
+}
+
+/// What hardly any program executes.
+fn rare(ex: &mut Executor, bytes: &[u8; LONGEST]) {
+    let pc = ex.gs.regs.rip;
+    let ins = Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE).decode();
+    match ins.code() {
+        Code::INVALID => invalid_opcode(ex),
+        code if is_hidden(code) => invalid_opcode(ex),
+        Code::Iretq => far_return(ex, 5),
+        Code::Retfq => far_return(ex, 2),
+        _ if is_segment_load(&ins) => load_segment(ex, &ins),
+        Code::Int_imm8 => refuse(ex, &ins, "32-bit system calls (int 0x80)"),
+        _ => refuse(ex, &ins, "this instruction"),
+    }
+}
+
+/// Of features that cpuid hides, or not for user mode.
+fn is_hidden(code: Code) -> bool {
+    use Code::*;
+    matches!(
+        code,
+        Xtest | Xend | Xabort_imm8 | Xbegin_rel16 | Xbegin_rel32 | Sysenter
+    )
+}
+
+fn refuse(ex: &Executor, ins: &Instruction, what: &str) -> ! {
+    stop::refuse(
+        ex,
+        &format!("{what} can't be run under clew: {:?}", ins.code()),
+    )
+}
+
+/// iretq and far returns that stay in 64-bit code; `words` is how much of a frame they pop.
+fn far_return(ex: &mut Executor, words: u64) {
+    let rsp = ex.gs.regs.gpr[RSP];
+    let mut frame = [0u64; 5];
+    for (k, word) in frame.iter_mut().enumerate().take(words as usize) {
+        match access::read(rsp + 8 * k as u64) {
+            Ok(value) => *word = value,
+            Err(_) => return page_fault(ex, rsp + 8 * k as u64),
+        }
+    }
+    if frame[1] & 0xffff != USER_CODE {
+        stop::refuse(ex, "a far return into 32-bit code can't be run under clew");
+    }
+    let regs = &mut ex.gs.regs;
+    regs.rip = frame[0];
+    if words == 5 {
+        // What user mode may change, and the bit that is always set.
+        const CHANGEABLE: u64 = 0x24_0dd5;
+        regs.rflags = regs.rflags & !CHANGEABLE | frame[2] & CHANGEABLE | 2;
+        regs.gpr[RSP] = frame[3];
+    } else {
+        regs.gpr[RSP] = rsp + 16;
+    }
+}
+
+fn is_segment_load(ins: &Instruction) -> bool {
+    matches!(
+        ins.code(),
+        Code::Mov_Sreg_rm16 | Code::Mov_Sreg_r32m16 | Code::Mov_Sreg_r64m16
+    ) && ins.op1_kind() == OpKind::Register
+}
+
+/// `mov` to a segment register: the null selectors and the kernel's data segment, whose base is 0.
+fn load_segment(ex: &mut Executor, ins: &Instruction) {
+    let source = ins.op1_register().full_register().number();
+    let selector = ex.gs.regs.gpr[source] as u16;
+    if selector > 3 && selector != USER_DATA {
+        return general_protection(ex);
+    }
+    match ins.op0_register() {
+        Register::FS => ex.gs.regs.fs_base = 0,
+        Register::GS => ex.gs.regs.gs_base = 0,
+        Register::SS if selector != USER_DATA => return general_protection(ex),
+        // In 64-bit mode ds, es and ss have no effect on addresses.
+        _ => {}
+    }
+    ex.gs.regs.rip = ins.next_ip();
+}
+
+fn general_protection(ex: &mut Executor) {
+    /// `SI_KERNEL`: no address is known.
+    const KERNEL: i32 = 0x80;
+    ex.raise_fault(libc::SIGSEGV, KERNEL, 0, 13, 0);
+}
+
+fn invalid_opcode(ex: &mut Executor) {
+    /// `ILL_ILLOPN`.
+    const OPERAND: i32 = 2;
+    let pc = ex.gs.regs.rip;
+    ex.raise_fault(libc::SIGILL, OPERAND, pc, 6, 0);
+}
+
+fn page_fault(ex: &mut Executor, addr: u64) {
+    /// `SEGV_MAPERR`; a read by user code.
+    const MAPERR: i32 = 1;
+    ex.raise_fault(libc::SIGSEGV, MAPERR, addr, 14, 4);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(bytes: &[u8]) -> Option<(Common, u64)> {
+        let mut all = [0; LONGEST];
+        all[..bytes.len()].copy_from_slice(bytes);
+        common(&all)
+    }
+
+    #[test]
+    fn common_instructions_are_told_by_hand() {
+        assert_eq!(told(&[0x0f, 0xa2]), Some((Common::Cpuid, 2)));
+        assert_eq!(told(&[0x0f, 0x01, 0xd0]), Some((Common::Xgetbv, 3)));
+        assert_eq!(told(&[0xf3, 0x90]), Some((Common::Pause, 2)));
+        assert_eq!(told(&[0x0f, 0x0b]), None);
+        assert_eq!(told(&[0xf3, 0x41, 0x90]), None);
+        // wrfsbase r9
+        let base = SegmentBase {
+            gs: false,
+            write: true,
+            wide: true,
+            register: 9,
+        };
+        assert_eq!(
+            told(&[0xf3, 0x49, 0x0f, 0xae, 0xd1]),
+            Some((Common::SegmentBase(base), 5))
+        );
+        // rdgsbase eax
+        let base = SegmentBase {
+            gs: true,
+            write: false,
+            wide: false,
+            register: 0,
+        };
+        assert_eq!(
+            told(&[0xf3, 0x0f, 0xae, 0xc8]),
+            Some((Common::SegmentBase(base), 4))
+        );
+    }
+}

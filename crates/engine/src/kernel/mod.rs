@@ -1,0 +1,138 @@
+//! System calls: the table, and the calls that the engine answers itself.
+//!
+//! In: a guest thread that stands behind its `syscall` instruction. Out: an [`Outcome`], with
+//! guest memory, descriptors and the rest of the world changed as the kernel would.
+
+pub mod cpuid;
+pub mod descriptors;
+pub mod emulate;
+pub mod exec;
+pub mod fork;
+pub mod outputs;
+pub mod procfs;
+pub mod stop;
+pub mod table;
+
+mod files;
+mod limits;
+mod memory;
+mod misc;
+mod namespaces;
+mod prctl;
+mod process;
+mod refused;
+mod seccomp;
+mod signals;
+mod sockets;
+mod threads;
+mod time;
+mod waits;
+
+use crate::context::{R8, R9, R10, RAX, RDI, RDX, RSI};
+use crate::executor::Executor;
+use crate::loader::Entry;
+use crate::sys::err;
+use table::{Answer, Args, Call, Maker, Wait};
+
+/// What became of a system call.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The value for rax; negative errno on failure.
+    Return(i64),
+    /// Interrupted before it did anything: after the handler the guest makes it again.
+    Restart,
+    /// The thread waits (for a futex, or its proxy makes the call); another one runs.
+    Parked,
+    /// The thread's registers were set as a whole (sigreturn), or another thread is current.
+    Replaced,
+}
+
+/// What the engine keeps for its answers.
+#[derive(Default)]
+pub struct Kernel {
+    /// What a vfork child has for itself although it shares the parent's memory.
+    pub own: Own,
+    pub cpuid: cpuid::Cpuid,
+    /// Where the loader put the guest's arguments and the like.
+    pub entry: Option<Entry>,
+    /// Stacks for vfork children, kept for the next one.
+    stacks: Vec<fork::Stack>,
+    /// The exec under way. Kept here and not on the stack, because a vfork child that execs
+    /// never returns to free it; the next exec does.
+    plan: Option<exec::Plan>,
+    /// Unknown numbers that were told about.
+    warned: Vec<u64>,
+}
+
+/// The part of [`Kernel`] that belongs to one process and goes along every fork and exec.
+#[derive(Clone, Default)]
+pub struct Own {
+    pub hidden: descriptors::Hidden,
+    /// The address-space limit that the guest set (soft, hard); see `limits`.
+    pub address_space: Option<[u64; 2]>,
+    /// `/proc/self/{cmdline,environ,auxv}` show the engine's values and must be made up.
+    pub made_up_proc: bool,
+    /// This is a vfork child: memory and translations are the parent's.
+    pub in_vfork: bool,
+}
+
+/// Answers the system call that the current thread makes.
+pub fn dispatch(ex: &mut Executor) -> Outcome {
+    let gpr = &ex.gs.regs.gpr;
+    let nr = gpr[RAX];
+    let args = [gpr[RDI], gpr[RSI], gpr[RDX], gpr[R10], gpr[R8], gpr[R9]];
+    let call = table::lookup(nr);
+    match call.answer {
+        Answer::Pass => pass(ex, call, &args),
+        Answer::Engine(handler) => handler(ex, args),
+        Answer::Refuse(errno) => Outcome::Return(err(errno)),
+        Answer::Unknown => unknown(ex, nr),
+    }
+}
+
+/// Has the kernel answer, on the right kernel thread, without holding up other guest threads.
+pub fn pass(ex: &mut Executor, call: &'static Call, args: &Args) -> Outcome {
+    if ex.kernel.own.hidden.named_by(call, args) {
+        return Outcome::Return(err(libc::EBADF));
+    }
+    match call.maker {
+        Maker::Any => {}
+        Maker::Proxy if !ex.multi_threaded() => {}
+        Maker::Proxy => return Outcome::Return(ex.call_on_proxy(call.nr as i64, *args)),
+        Maker::Both => return Outcome::Return(ex.call_on_both(call.nr as i64, *args)),
+    }
+    match call.wait {
+        Wait::Never => Outcome::Return(direct(ex, call, args)),
+        _ => waits::make(ex, call, args),
+    }
+}
+
+/// [`pass`] for a handler that knows its call by number.
+pub fn pass_nr(ex: &mut Executor, nr: i64, args: Args) -> Outcome {
+    pass(ex, table::lookup(nr as u64), &args)
+}
+
+/// Makes a call right here, and again if it failed only because the engine had write-protected
+/// a page that holds translated code.
+fn direct(ex: &mut Executor, call: &Call, args: &Args) -> i64 {
+    let ret = raw(call, args);
+    if ret == err(libc::EFAULT) && outputs::unprotect(ex, call, args) {
+        return raw(call, args);
+    }
+    ret
+}
+
+/// Makes a guest's call with its own arguments.
+fn raw(call: &Call, args: &Args) -> i64 {
+    // SAFETY: guest and engine share an address space by design; the table says that this call
+    // only does to the process what the guest may do to itself.
+    unsafe { crate::sys::call(call.nr as i64, *args) }
+}
+
+fn unknown(ex: &mut Executor, nr: u64) -> Outcome {
+    if ex.options.warn_calls && !ex.kernel.warned.contains(&nr) {
+        ex.kernel.warned.push(nr);
+        stop::warn(&format!("unknown system call {}: ENOSYS", nr as u32));
+    }
+    Outcome::Return(err(libc::ENOSYS))
+}

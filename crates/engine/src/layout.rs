@@ -1,0 +1,64 @@
+//! Where things live in the one address space that engine and guest share.
+//!
+//! Images and the code cache lie below 2 GiB so that every rel32 and RIP-relative operand of a
+//! copied instruction reaches, and so that a guest pc is a sign-extended imm32. Stacks, the heap
+//! and large anonymous maps live in a high arena. The engine itself (a static-pie) is placed by
+//! the kernel at 0x5555… or 0x7f…, above both; nothing of it ever lies in these ranges.
+
+use std::ops::Range;
+
+/// The lowest address a guest may map (the kernel's usual `mmap_min_addr`).
+pub const LOWEST: u64 = 0x1_0000;
+
+/// Position-independent images, one fixed place for each file (see `cache::atlas`).
+pub const IMAGES: Range<u64> = 0x1000_0000..0x4000_0000;
+
+/// Other low mappings: hints near an image, MAP_32BIT, small executable anonymous maps (JITs).
+pub const LOW_ANON: Range<u64> = 0x4000_0000..0x5000_0000;
+
+/// Translations of mutable code (JITs, self-modifying), never saved.
+pub const PRIVATE_CODE: Range<u64> = 0x5000_0000..0x5800_0000;
+
+/// Translations of images, one fixed place for each file.
+pub const IMAGE_CODE: Range<u64> = 0x5800_0000..0x7f00_0000;
+
+/// All of the code cache: no guest mapping may overlap it.
+pub const CODE_CACHE: Range<u64> = PRIVATE_CODE.start..IMAGE_CODE.end;
+
+/// Guest memory above the code cache. Above AddressSanitizer's shadow and below the engine.
+pub const HIGH: Range<u64> = 0x2000_0000_0000..0x4000_0000_0000;
+
+/// Program break of every guest (natively behind the executable).
+pub const HEAP: Range<u64> = 0x2000_0000_0000..0x2100_0000_0000;
+
+/// Anonymous and other maps without a reason to be low; filled from the top down.
+pub const HIGH_MAPS: Range<u64> = 0x2100_0000_0000..0x3fff_0000_0000;
+
+/// Top of the main thread's stack.
+pub const STACK_TOP: u64 = 0x3fff_ffff_f000;
+
+/// Where the main thread's stack may grow; nothing else is placed there without being asked to.
+pub const STACK: Range<u64> = HIGH_MAPS.end..STACK_TOP;
+
+/// The page of the synthetic vdso (see `vdso`), the last one of [`LOW_ANON`].
+pub const VDSO: u64 = LOW_ANON.end - 0x1000;
+
+/// Where the kernel puts a static-pie executable, whatever its randomisation.
+pub const ENGINE_IMAGE: Range<u64> = 0x5555_0000_0000..0x5700_0000_0000;
+
+/// Where the kernel puts the engine's own mappings, stack and vdso.
+pub const ENGINE_MAPS: Range<u64> = 0x7d00_0000_0000..ADDRESS_END;
+
+/// End of the user's half of the address space.
+pub const ADDRESS_END: u64 = 0x7fff_ffff_f000;
+
+/// Ranges that hold engine memory and that no guest mapping may touch.
+pub const ENGINE: [Range<u64>; 3] = [CODE_CACHE, ENGINE_IMAGE, ENGINE_MAPS];
+
+/// Everything that a guest may own.
+pub fn is_guest(addr: u64, len: u64) -> bool {
+    let Some(end) = addr.checked_add(len) else {
+        return false;
+    };
+    addr >= LOWEST && end <= ADDRESS_END && !ENGINE.iter().any(|r| addr < r.end && r.start < end)
+}

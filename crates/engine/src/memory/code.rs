@@ -1,0 +1,132 @@
+//! Write protection of mutable code, and which translations became stale.
+//!
+//! A page whose code was translated is kept unwritable for real, whatever the guest's own
+//! protection; the guest's first write faults, the cache throws the page's translations away and
+//! the page becomes writable again. Changes that need no write (unmapping, mapping over, ...) are
+//! queued as *stale* ranges, which the cache takes before it runs guest code again.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use super::Memory;
+use super::host::{self, real_prot};
+use super::mapping::{PAGE, page_down, page_up};
+
+#[derive(Default)]
+pub(super) struct CodePages {
+    /// Addresses of pages that hold translated mutable code.
+    pages: BTreeSet<u64>,
+    stale: Vec<Range<u64>>,
+}
+
+impl CodePages {
+    pub(super) fn mark_stale(&mut self, range: Range<u64>) {
+        match self.stale.last_mut() {
+            Some(last) if last.start <= range.end && range.start <= last.end => {
+                last.start = last.start.min(range.start);
+                last.end = last.end.max(range.end);
+            }
+            _ => self.stale.push(range),
+        }
+    }
+
+    /// Pages in `range` are no longer protected by us; what was translated from them is stale.
+    pub(super) fn drop_pages(&mut self, range: Range<u64>) {
+        for page in self.take(range) {
+            self.mark_stale(page..page + PAGE);
+        }
+    }
+
+    fn take(&mut self, range: Range<u64>) -> Vec<u64> {
+        let pages: Vec<u64> = self.pages.range(range).copied().collect();
+        pages.iter().for_each(|p| {
+            self.pages.remove(p);
+        });
+        pages
+    }
+
+    /// Cuts `range` into runs of pages with (`true`) and without translated code.
+    pub(super) fn runs(&self, range: Range<u64>) -> Vec<(Range<u64>, bool)> {
+        let mut runs: Vec<(Range<u64>, bool)> = Vec::new();
+        let mut at = range.start;
+        for &page in self.pages.range(range.clone()) {
+            if at < page {
+                runs.push((at..page, false));
+            }
+            match runs.last_mut() {
+                Some((run, true)) if run.end == page => run.end += PAGE,
+                _ => runs.push((page..page + PAGE, true)),
+            }
+            at = page + PAGE;
+        }
+        if at < range.end {
+            runs.push((at..range.end, false));
+        }
+        runs
+    }
+}
+
+impl Memory {
+    /// Keeps the pages of `range` from being written until their code is given up. To be called
+    /// before the code is decoded. The error is an errno of the host.
+    pub fn protect_code(&mut self, range: Range<u64>) -> Result<(), i32> {
+        let mut page = page_down(range.start);
+        while page < range.end {
+            if !self.code.pages.contains(&page) {
+                if let Some(m) = self.map.get(page).filter(|m| m.can(libc::PROT_WRITE)) {
+                    host::mprotect(page..page + PAGE, real_prot(m.prot) & !libc::PROT_WRITE)?;
+                }
+                self.code.pages.insert(page);
+            }
+            page += PAGE;
+        }
+        Ok(())
+    }
+
+    /// Is a write fault at `addr` due to our protection, so that the guest must not see it?
+    pub fn code_write_fault(&self, addr: u64) -> bool {
+        self.code.pages.contains(&page_down(addr))
+            && self.map.get(addr).is_some_and(|m| m.can(libc::PROT_WRITE))
+    }
+
+    pub fn is_code_protected(&self, addr: u64) -> bool {
+        self.code.pages.contains(&page_down(addr))
+    }
+
+    /// Gives the page at `addr` its own protection back. The caller has thrown (or throws) its
+    /// translations away: the page is not reported as stale.
+    pub fn unprotect_code(&mut self, addr: u64) -> Result<(), i32> {
+        let page = page_down(addr);
+        if self.code.pages.remove(&page)
+            && let Some(m) = self.map.get(page).filter(|m| m.can(libc::PROT_WRITE))
+        {
+            host::mprotect(page..page + PAGE, real_prot(m.prot))?;
+        }
+        Ok(())
+    }
+
+    /// Makes protected pages in `addr..addr+len` writable again and marks them stale: for memory
+    /// that a system call writes (EFAULT otherwise). Was there any?
+    pub fn unprotect_for_kernel(&mut self, addr: u64, len: u64) -> bool {
+        let end = addr.checked_add(len).and_then(page_up).unwrap_or(u64::MAX);
+        let mut any = false;
+        for page in self.code.take(page_down(addr)..end.max(page_down(addr))) {
+            self.code.mark_stale(page..page + PAGE);
+            if let Some(m) = self.map.get(page).filter(|m| m.can(libc::PROT_WRITE)) {
+                any |= host::mprotect(page..page + PAGE, real_prot(m.prot)).is_ok();
+            }
+        }
+        any
+    }
+
+    /// Has anything become stale since the last [`Memory::take_stale`]?
+    #[inline]
+    pub fn stale_pending(&self) -> bool {
+        !self.code.stale.is_empty()
+    }
+
+    /// Guest ranges whose translations must not be used any more.
+    pub fn take_stale(&mut self) -> Vec<Range<u64>> {
+        std::mem::take(&mut self.code.stale)
+    }
+}

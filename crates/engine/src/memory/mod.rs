@@ -1,0 +1,100 @@
+//! The guest's memory: what it has mapped, where, and how it may be used.
+//!
+//! In: the guest's mapping calls and the loader's segments. Out: real mappings at addresses that
+//! depend on nothing but the guest's own calls, and answers about them (fetches, faults, `/proc`).
+//!
+//! - [`mapping`], [`map`]: one mapping; the map of all of them
+//! - [`file`](mod@file): which file a mapping shows
+//! - [`alloc`]: where a mapping without a fixed address goes
+//! - [`ops`], [`mremap`], [`heap`], [`shm`]: the system calls
+//! - [`image`]: ELF images, their places and build-ids
+//! - [`stack`]: the main thread's stack
+//! - [`code`]: write protection of translated mutable code; which translations became stale
+//! - [`query`]: find, fetch
+//! - [`render`]: the text of `/proc/self/maps`
+//! - [`host`]: the real calls
+
+pub mod alloc;
+pub mod code;
+pub mod file;
+pub mod heap;
+pub mod host;
+pub mod image;
+pub mod map;
+pub mod mapping;
+pub mod mremap;
+pub mod ops;
+pub mod query;
+pub mod render;
+pub mod shm;
+pub mod stack;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+pub use alloc::{ByHash, PlaceImage};
+pub use file::FileIdentity;
+pub use image::BuildId;
+pub use mapping::{Backing, Mapping, PAGE};
+pub use query::{Code, Fetch, ImageAt};
+
+/// The guest's address space. One for each process; after a fork both have their own.
+pub struct Memory {
+    pub(crate) map: map::MappingMap,
+    places: alloc::Places,
+    images: Vec<image::Image>,
+    code: code::CodePages,
+    /// Program break: its start and its present value.
+    brk: Range<u64>,
+}
+
+/// Why a mapping call can't be done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MapError {
+    /// What the kernel would answer (or did).
+    #[error("errno {0}")]
+    Errno(i32),
+    /// The call would change memory of the engine itself: the guest must be stopped.
+    #[error(
+        "the program maps, unmaps or protects {:#x}..{:#x}, where clew itself lives; \
+         it can't run under clew with this fixed address", .0.start, .0.end
+    )]
+    Engine(Range<u64>),
+}
+
+impl From<i32> for MapError {
+    fn from(errno: i32) -> MapError {
+        MapError::Errno(errno)
+    }
+}
+
+/// The answer to a mapping call: the value for rax, or why not.
+pub type Answer = Result<u64, MapError>;
+
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory::new(Box::new(ByHash))
+    }
+}
+
+impl Memory {
+    /// An empty address space whose images go where `place` says.
+    pub fn new(place: Box<dyn PlaceImage>) -> Memory {
+        let heap = crate::layout::HEAP.start;
+        Memory {
+            map: map::MappingMap::default(),
+            places: alloc::Places::new(place),
+            images: Vec::new(),
+            code: code::CodePages::default(),
+            brk: heap..heap,
+        }
+    }
+
+    /// Changes who decides where images go (from the next one on).
+    pub fn set_place(&mut self, place: Box<dyn PlaceImage>) {
+        self.places.set_image_places(place);
+    }
+}

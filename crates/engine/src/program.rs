@@ -1,0 +1,171 @@
+//! What is to be run, and how: the guest's identity (path, arguments), the user's switches, and
+//! how a name becomes an executable file.
+
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use crate::loader::{self, LoadError, Resolved};
+
+/// The guest program as `/proc/self` must show it.
+#[derive(Debug, Default)]
+pub struct Program {
+    /// Resolved path of the executable (behind `#!`: the interpreter).
+    pub exe: PathBuf,
+    /// The path as given to exec, for AT_EXECFN and the process's name (behind `#!`: the script).
+    pub execfn: CString,
+    pub argv: Vec<CString>,
+    pub envp: Vec<CString>,
+}
+
+/// Whose numbers `--stats` prints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StatsFor {
+    #[default]
+    Nobody,
+    /// The process that `clew run` started.
+    Main,
+    /// Each process, with its pid.
+    All,
+}
+
+/// Switches that travel along every exec inside the guest's process tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    pub stats: StatsFor,
+    /// Keep no saved translations.
+    pub no_cache: bool,
+    /// The per-user folder for what can be kept from run to run; none with `no_cache`.
+    pub cache_dir: Option<PathBuf>,
+    /// Debugging switches of the translator, see CONTRIBUTING.
+    pub trace: bool,
+    pub bisect: Option<u64>,
+    /// Numbers of the blocks to show with their translation.
+    pub dump: std::ops::Range<u64>,
+    /// Tell about system calls that the table doesn't know.
+    pub warn_calls: bool,
+}
+
+impl Options {
+    /// Takes the switches in `CLEW_DEBUG`: words with commas between them. Says which word is
+    /// unknown.
+    pub fn debug(&mut self, words: &str) -> Result<(), String> {
+        for word in words.split(',').filter(|word| !word.is_empty()) {
+            match word.split_once('=') {
+                None if word == "trace" => self.trace = true,
+                None if word == "calls" => self.warn_calls = true,
+                Some(("bisect", n)) => {
+                    self.bisect = Some(n.parse().map_err(|_| word.to_string())?);
+                }
+                Some(("dump", blocks)) => {
+                    self.dump = range(blocks).ok_or_else(|| word.to_string())?;
+                }
+                _ => return Err(word.to_string()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `7` or `7..12`.
+fn range(text: &str) -> Option<std::ops::Range<u64>> {
+    match text.split_once("..") {
+        Some((from, to)) => Some(from.parse().ok()?..to.parse().ok()?),
+        None => text.parse().ok().map(|n: u64| n..n.saturating_add(1)),
+    }
+}
+
+/// Finds a program as a shell does: a name with a slash is a path; others are looked up in
+/// `search` (PATH), where files that can't be executed are passed over if a later one can.
+pub fn find(name: &OsStr, search: Option<&OsStr>, argv: &[CString]) -> Result<Resolved, LoadError> {
+    let missing = || LoadError::Open {
+        path: name.into(),
+        errno: libc::ENOENT,
+    };
+    let try_path = |path: &[u8]| {
+        let path = CString::new(path).map_err(|_| missing())?;
+        let found = loader::resolve(&path, argv)?;
+        loader::check(&found)?;
+        Ok(found)
+    };
+    if name.as_bytes().contains(&b'/') {
+        return try_path(name.as_bytes());
+    }
+    if name.is_empty() {
+        return Err(missing());
+    }
+    let default = OsStr::new("/usr/local/bin:/usr/bin:/bin");
+    let mut why = missing();
+    for folder in search.unwrap_or(default).as_bytes().split(|&b| b == b':') {
+        let folder = if folder.is_empty() { b"." } else { folder };
+        let path = [folder, b"/", name.as_bytes()].concat();
+        match try_path(&path) {
+            Err(LoadError::Open { errno, .. }) if errno != libc::EACCES => {}
+            // A folder of that name is nobody's program.
+            Err(LoadError::Open { path, .. }) if path.is_dir() => {}
+            Err(error @ LoadError::Open { .. }) => why = error,
+            found => return found,
+        }
+    }
+    Err(why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Folder {
+            let path = std::env::temp_dir().join(format!("clew-{name}-{}", std::process::id()));
+            fs::create_dir_all(&path).unwrap();
+            Folder(path)
+        }
+
+        fn file(&self, name: &str, text: &[u8], mode: u32) -> PathBuf {
+            let path = self.0.join(name);
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            path
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn names_are_looked_up_in_path() {
+        let folder = Folder::new("path");
+        let dir = folder.0.as_os_str();
+        let look = |name: &str| find(OsStr::new(name), Some(dir), &[]);
+        let target = folder.file("run", b"#!/bin/sh\n", 0o755);
+        let found = look("run").unwrap();
+        assert_eq!(found.execfn.to_bytes(), target.as_os_str().as_bytes());
+        assert_eq!(look("none").unwrap_err().exit_status(), 127);
+        folder.file("plain", b"", 0o644);
+        assert_eq!(look("plain").unwrap_err().exit_status(), 126);
+        fs::create_dir(folder.0.join("inner")).unwrap();
+        assert_eq!(look("inner").unwrap_err().exit_status(), 127);
+        let gone = find(OsStr::new("/no/such"), None, &[]).unwrap_err();
+        assert_eq!(gone.exit_status(), 127);
+        assert!(find(OsStr::new("sh"), None, &[]).is_ok());
+    }
+
+    #[test]
+    fn debug_words() {
+        let mut options = Options::default();
+        assert_eq!(options.debug("trace,bisect=12,calls,dump=3..5"), Ok(()));
+        assert_eq!(options.dump, 3..5);
+        assert_eq!(options.debug("dump=7"), Ok(()));
+        assert_eq!(options.dump, 7..8);
+        assert!(options.trace && options.warn_calls);
+        assert_eq!(options.bisect, Some(12));
+        assert_eq!(options.debug("nonsense"), Err("nonsense".into()));
+    }
+}

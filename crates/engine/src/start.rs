@@ -1,0 +1,204 @@
+//! Brings a process up: from a request to run a program to the executor's first round.
+
+use std::ffi::{CStr, CString};
+use std::path::Path;
+
+use crate::cache::CodeCache;
+use crate::cache::atlas::Atlas;
+use crate::cache::store::Store;
+use crate::context::{GsBlock, RSP};
+use crate::executor::Executor;
+use crate::guest::signals::Signals;
+use crate::guest::threads::Threads;
+use crate::handover::Handover;
+use crate::host::switch;
+use crate::kernel::{Kernel, descriptors, procfs, stop};
+use crate::loader::{self, LoadError, Resolved};
+use crate::memory::Memory;
+use crate::program::{Options, Program, StatsFor};
+use crate::sys;
+use crate::syscall;
+use crate::vdso;
+
+/// The flags a program starts with: interrupts on, and the bit that is always set.
+const RFLAGS: u64 = 0x202;
+const MXCSR: u32 = 0x1f80;
+
+/// A program to run in this process, and what it inherits.
+pub struct Request {
+    pub program: Resolved,
+    pub envp: Vec<CString>,
+    pub handover: Handover,
+}
+
+impl Request {
+    /// The first program of a run.
+    pub fn first(program: Resolved, envp: Vec<CString>, options: Options) -> Request {
+        let mut handover = Handover {
+            options,
+            exe_fd: -1,
+            ..Handover::default()
+        };
+        handover.stats.is_main = true;
+        if handover.options.stats != StatsFor::Nobody {
+            handover.own.hidden.keep_stderr();
+        }
+        Request {
+            program,
+            envp,
+            handover,
+        }
+    }
+
+    /// What a guest's exec asked for: the last variable of the environment says so.
+    pub fn handed_over(argv: &[CString], envp: &[&CStr]) -> Option<Result<Request, LoadError>> {
+        let (last, envp) = envp.split_last()?;
+        let handover = Handover::decode(last)?;
+        let found = if handover.exe_fd >= 0 {
+            let found = loader::resolve_at(handover.exe_fd, c"", libc::AT_EMPTY_PATH, argv);
+            descriptors::close(handover.exe_fd);
+            found
+        } else {
+            loader::resolve(&handover.exe, argv)
+        };
+        Some(found.map(|mut program| {
+            program.execfn = handover.execfn.clone();
+            Request {
+                program,
+                envp: envp.iter().map(|&variable| variable.to_owned()).collect(),
+                handover,
+            }
+        }))
+    }
+}
+
+/// Runs the program in this process, to its end.
+pub fn run(request: Request) -> ! {
+    match executor(request) {
+        Ok(mut executor) => {
+            executor.take_over_process();
+            executor.run()
+        }
+        Err(error) => {
+            stop::warn(&error.to_string());
+            stop::exit(error.exit_status())
+        }
+    }
+}
+
+fn executor(request: Request) -> Result<Executor, LoadError> {
+    let Request {
+        program: resolved,
+        envp,
+        handover,
+    } = request;
+    let options = handover.options;
+    let store = open_store(&options);
+    let atlas = Atlas::open(store.as_ref());
+    let mut memory = Memory::new(Box::new(atlas.clone()));
+    let gs = new_gs_block();
+    let entry = loader::load(&mut memory, &resolved, &envp, None)?;
+    gs.regs.rip = entry.pc;
+    gs.regs.gpr[RSP] = entry.sp;
+    gs.regs.rflags = RFLAGS;
+    gs.mxcsr = MXCSR;
+    name_process(&resolved.execfn);
+
+    let mut kernel = Kernel::default();
+    kernel.own = handover.own;
+    kernel.own.made_up_proc = !procfs::announce(&entry);
+    kernel.entry = Some(entry);
+    let code = match CodeCache::new(&options, store, atlas) {
+        Ok(code) => code,
+        Err(_) => {
+            return Err(LoadError::OutOfMemory {
+                path: resolved.exe.path,
+            });
+        }
+    };
+    let program = Program {
+        exe: resolved.exe_path(),
+        execfn: resolved.execfn,
+        argv: resolved.argv,
+        envp,
+    };
+    Ok(Executor {
+        gs,
+        memory,
+        code,
+        threads: Threads::default(),
+        signals: Signals::default(),
+        kernel,
+        program,
+        options,
+        stats: handover.stats,
+    })
+}
+
+/// The folder for saved translations; a bad one is told about once, in the first process.
+fn open_store(options: &Options) -> Option<Store> {
+    Store::open(options.cache_dir.as_deref()?).ok()
+}
+
+/// Where the cache may be kept, by the environment; made if need be. The error says why a folder
+/// isn't used.
+pub fn cache_folder(
+    get: impl Fn(&str) -> Option<std::ffi::OsString>,
+) -> Result<Option<std::path::PathBuf>, String> {
+    let Some(folder) = Store::location(get) else {
+        return Ok(None);
+    };
+    match Store::open(&folder) {
+        Ok(_) => Ok(Some(folder)),
+        // Read-only homes are common in containers, and nothing to complain about.
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied && folder.exists() => {
+            Err(error.to_string())
+        }
+        Err(_) => Ok(None),
+    }
+}
+
+/// The block at `gs`, all present: a page fault at each first use would cost more.
+fn new_gs_block() -> &'static mut GsBlock {
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+    let len = size_of::<GsBlock>();
+    // SAFETY: a new mapping wherever the kernel likes.
+    let at = unsafe { syscall!(libc::SYS_mmap, 0, len, prot, flags, -1i64, 0) };
+    if sys::is_err(at) {
+        stop::warn("not enough memory to start");
+        stop::exit(stop::STATUS);
+    }
+    // SAFETY: page-aligned, large enough, never unmapped, nobody else's; zeroes are a valid block.
+    let gs = unsafe { &mut *(at as *mut GsBlock) };
+    gs.self_ptr = at as u64;
+    switch::install(gs);
+    switch::set_gs(gs);
+    // SAFETY: what the kernel says about its own vdso.
+    gs.vdso = unsafe { vdso::host_functions(libc::getauxval(libc::AT_SYSINFO_EHDR)) };
+    gs
+}
+
+/// The process's name for `ps`: as exec gives it, the last part of the path.
+fn name_process(execfn: &CStr) {
+    let name = execfn
+        .to_bytes()
+        .rsplit(|&b| b == b'/')
+        .next()
+        .unwrap_or(b"");
+    let mut comm = [0u8; 16];
+    let len = name.len().min(15);
+    comm[..len].copy_from_slice(&name[..len]);
+    // SAFETY: the kernel reads a string of at most 16 bytes.
+    unsafe { syscall!(libc::SYS_prctl, libc::PR_SET_NAME, comm.as_ptr()) };
+}
+
+/// Whether clew can start itself again for a guest's exec; if not by `/proc`, keeps a descriptor
+/// of `path`, its own executable.
+pub fn ensure_restart(request: &mut Request, path: &Path) {
+    // SAFETY: a constant path.
+    let found = unsafe { syscall!(libc::SYS_access, c"/proc/self/exe".as_ptr(), libc::X_OK) };
+    if found != 0 {
+        request.handover.own.hidden.keep_file(path);
+    }
+}

@@ -1,0 +1,223 @@
+//! The emitter: machine code for the few sequences that the translator writes itself.
+//!
+//! In: calls that name what is wanted. Out: bytes for a known host address. Everything here is
+//! hand-encoded because these dozen forms are all there is, and translation speed is start-up time.
+
+use crate::context::{DISPATCH, EXIT_ARG, EXITS, SPILL, TARGET, TICKS_LEFT};
+
+pub const RCX: u8 = 1;
+pub const RSP: u8 = 4;
+
+/// Condition codes as in the low nibble of `jcc`.
+pub const CC_Z: u8 = 4;
+pub const CC_NZ: u8 = 5;
+
+pub struct Emitter {
+    base: u32,
+    pub bytes: Vec<u8>,
+}
+
+/// A rel32 field that waits for its target, as an offset into the bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Rel32(pub usize);
+
+/// A rel8 field that waits for its target.
+#[derive(Clone, Copy, Debug)]
+pub struct Rel8(usize);
+
+impl Emitter {
+    pub fn new(base: u32) -> Emitter {
+        Emitter { base, bytes: Vec::with_capacity(512) }
+    }
+
+    pub fn clear(&mut self, base: u32) {
+        self.base = base;
+        self.bytes.clear();
+    }
+
+    /// Host address of the next byte.
+    pub fn here(&self) -> u32 {
+        self.base + self.bytes.len() as u32
+    }
+
+    pub fn address(&self, offset: usize) -> u32 {
+        self.base + offset as u32
+    }
+
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    pub fn imm32(&mut self, value: u32) {
+        self.raw(&value.to_le_bytes());
+    }
+
+    /// `mov gs:[offset], reg`
+    pub fn store_gs(&mut self, offset: usize, reg: u8) {
+        self.raw(&[0x65, 0x48 | (reg >> 3) << 2, 0x89, 0x04 | (reg & 7) << 3, 0x25]);
+        self.imm32(offset as u32);
+    }
+
+    /// `mov reg, gs:[offset]`
+    pub fn load_gs(&mut self, reg: u8, offset: usize) {
+        self.raw(&[0x65, 0x48 | (reg >> 3) << 2, 0x8b, 0x04 | (reg & 7) << 3, 0x25]);
+        self.imm32(offset as u32);
+    }
+
+    /// `mov dword gs:[offset], imm32`
+    pub fn store_gs_imm(&mut self, offset: usize, value: u32) {
+        self.raw(&[0x65, 0xc7, 0x04, 0x25]);
+        self.imm32(offset as u32);
+        self.imm32(value);
+    }
+
+    pub fn spill(&mut self, slot: usize, reg: u8) {
+        self.store_gs(SPILL + 8 * slot, reg);
+    }
+
+    pub fn unspill(&mut self, reg: u8, slot: usize) {
+        self.load_gs(reg, SPILL + 8 * slot);
+    }
+
+    /// `mov reg, imm` in its shortest form that leaves flags alone.
+    pub fn mov_imm(&mut self, reg: u8, value: u64) {
+        if value <= u32::MAX as u64 {
+            if reg >= 8 {
+                self.raw(&[0x41]);
+            }
+            self.raw(&[0xb8 | (reg & 7)]);
+            self.imm32(value as u32);
+        } else {
+            self.raw(&[0x48 | reg >> 3, 0xb8 | (reg & 7)]);
+            self.raw(&value.to_le_bytes());
+        }
+    }
+
+    /// `mov dst, src` (64 bit)
+    pub fn mov_reg(&mut self, dst: u8, src: u8) {
+        self.raw(&[0x48 | (src >> 3) << 2 | dst >> 3, 0x89, 0xc0 | (src & 7) << 3 | (dst & 7)]);
+    }
+
+    /// `lea rsp, [rsp + disp]`
+    pub fn adjust_rsp(&mut self, disp: i32) {
+        if let Ok(disp) = i8::try_from(disp) {
+            self.raw(&[0x48, 0x8d, 0x64, 0x24, disp as u8]);
+        } else {
+            self.raw(&[0x48, 0x8d, 0xa4, 0x24]);
+            self.imm32(disp as u32);
+        }
+    }
+
+    /// `lea rcx, [rcx + disp32]`
+    pub fn lea_rcx(&mut self, disp: i32) {
+        self.raw(&[0x48, 0x8d, 0x89]);
+        self.imm32(disp as u32);
+    }
+
+    /// Pushes a guest address as `call` would.
+    pub fn push_pc(&mut self, pc: u64) {
+        if pc <= i32::MAX as u64 {
+            self.raw(&[0x68]);
+            self.imm32(pc as u32);
+        } else {
+            // Stores first: if they fault, rsp is still the guest's.
+            self.raw(&[0xc7, 0x44, 0x24, 0xf8]);
+            self.imm32(pc as u32);
+            self.raw(&[0xc7, 0x44, 0x24, 0xfc]);
+            self.imm32((pc >> 32) as u32);
+            self.adjust_rsp(-8);
+        }
+    }
+
+    /// `jmp rel32`, target to come.
+    pub fn jmp(&mut self) -> Rel32 {
+        self.raw(&[0xe9]);
+        self.imm32(0);
+        Rel32(self.bytes.len() - 4)
+    }
+
+    /// `jcc rel32`, target to come.
+    pub fn jcc(&mut self, cc: u8) -> Rel32 {
+        self.raw(&[0x0f, 0x80 | cc]);
+        self.imm32(0);
+        Rel32(self.bytes.len() - 4)
+    }
+
+    /// `jcc rel8`, target to come.
+    pub fn jcc_short(&mut self, cc: u8) -> Rel8 {
+        self.raw(&[0x70 | cc, 0]);
+        Rel8(self.bytes.len() - 1)
+    }
+
+    pub fn jmp_short(&mut self) -> Rel8 {
+        self.raw(&[0xeb, 0]);
+        Rel8(self.bytes.len() - 1)
+    }
+
+    pub fn jrcxz(&mut self) -> Rel8 {
+        self.raw(&[0xe3, 0]);
+        Rel8(self.bytes.len() - 1)
+    }
+
+    pub fn bind_short(&mut self, at: Rel8) {
+        let rel = self.bytes.len() - (at.0 + 1);
+        self.bytes[at.0] = u8::try_from(rel).ok().filter(|r| *r < 128).expect("short jump reaches");
+    }
+
+    pub fn bind(&mut self, at: Rel32, target: u32) {
+        let next = self.address(at.0 + 4);
+        let rel = target.wrapping_sub(next);
+        self.bytes[at.0..at.0 + 4].copy_from_slice(&rel.to_le_bytes());
+    }
+
+    pub fn bind_here(&mut self, at: Rel32) {
+        self.bind(at, self.here());
+    }
+
+    /// `jmp gs:[exits[routine]]`
+    pub fn exit(&mut self, routine: usize) {
+        self.raw(&[0x65, 0xff, 0x24, 0x25]);
+        self.imm32((EXITS + 8 * routine) as u32);
+    }
+
+    /// Tells the engine which guest pc this exit stands for (or which stub).
+    pub fn exit_arg(&mut self, value: u64) {
+        self.store_gs_imm(EXIT_ARG, value as u32);
+        if value > u32::MAX as u64 {
+            self.store_gs_imm(EXIT_ARG + 4, (value >> 32) as u32);
+        }
+    }
+
+    /// `dec qword gs:[ticks_left]`: spoils all arithmetic flags but CF.
+    pub fn tick_dec(&mut self) {
+        self.raw(&[0x65, 0x48, 0xff, 0x0c, 0x25]);
+        self.imm32(TICKS_LEFT as u32);
+    }
+
+    /// Counts a tick without touching flags; rcx is free and holds what is left afterwards.
+    /// A signal handler that interrupts this recognises the two instructions between load and
+    /// store (`host::handlers`), since the counter is in flight there.
+    pub fn tick_rcx(&mut self) {
+        self.load_gs(RCX, TICKS_LEFT);
+        self.raw(&TICK_LEA);
+        self.store_gs(TICKS_LEFT, RCX);
+    }
+
+    /// The common end of every indirect branch: rcx is the guest target, its value is in spill 0.
+    pub fn dispatch_rcx(&mut self) {
+        self.store_gs(TARGET, RCX);
+        // movzx ecx, cx
+        self.raw(&[0x0f, 0xb7, 0xc9]);
+        // mov ecx, gs:[rcx*4 + dispatch]
+        self.raw(&[0x65, 0x8b, 0x0c, 0x8d]);
+        self.imm32(DISPATCH as u32);
+        // jmp rcx
+        self.raw(&[0xff, 0xe1]);
+    }
+}
+
+/// `lea rcx, [rcx - 1]`, the middle of [`Emitter::tick_rcx`].
+pub const TICK_LEA: [u8; 4] = [0x48, 0x8d, 0x49, 0xff];
+
+/// The opcode bytes of `mov gs:[disp32], rcx`, the end of [`Emitter::tick_rcx`].
+pub const TICK_STORE: [u8; 5] = [0x65, 0x48, 0x89, 0x0c, 0x25];

@@ -1,0 +1,76 @@
+//! Are the flags dead? Looks ahead in guest code from a place where the translator would like to
+//! use an instruction that spoils them.
+//!
+//! Only what is certain counts: a path that ends in an unknown place (return, indirect branch,
+//! system call, too far ahead) keeps them alive.
+
+use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, RflagsBits};
+
+/// What `dec` spoils.
+pub const DEC: u32 =
+    RflagsBits::OF | RflagsBits::SF | RflagsBits::ZF | RflagsBits::AF | RflagsBits::PF;
+/// What `cmp` spoils.
+pub const ALL: u32 = DEC | RflagsBits::CF;
+
+const LOOKAHEAD: usize = 12;
+
+/// Which of `ALL` may still be read from `pc` on. `decode` gives the instruction at an address,
+/// or None where it can't be executed.
+pub fn live_at(pc: u64, mut decode: impl FnMut(u64) -> Option<Instruction>) -> u32 {
+    let mut open = ALL;
+    let mut live = 0;
+    let mut pc = pc;
+    for _ in 0..LOOKAHEAD {
+        let Some(ins) = decode(pc) else { return live | open };
+        live |= ins.rflags_read() & open;
+        match ins.flow_control() {
+            FlowControl::Next => {}
+            FlowControl::UnconditionalBranch | FlowControl::Call if is_near_direct(&ins) => {
+                pc = ins.near_branch_target();
+                continue;
+            }
+            _ => return live | open,
+        }
+        // A fault here would show the flags to a handler, but nobody looks at dead ones; a
+        // system call or software interrupt stores them.
+        open &= !kills(&ins);
+        if open == 0 {
+            return live;
+        }
+        pc = ins.next_ip();
+    }
+    live | open
+}
+
+fn is_near_direct(ins: &Instruction) -> bool {
+    matches!(ins.op0_kind(), OpKind::NearBranch64)
+}
+
+/// Flags that the instruction overwrites for certain.
+fn kills(ins: &Instruction) -> u32 {
+    if ins.has_rep_prefix() || ins.has_repne_prefix() {
+        // With a count of zero nothing is written.
+        return 0;
+    }
+    match ins.mnemonic() {
+        // A shift by zero leaves flags alone; bit scans leave undefined ones as they were.
+        Mnemonic::Shl | Mnemonic::Shr | Mnemonic::Sar | Mnemonic::Sal | Mnemonic::Rol
+        | Mnemonic::Ror | Mnemonic::Rcl | Mnemonic::Rcr | Mnemonic::Shld | Mnemonic::Shrd => {
+            if shift_count_is_nonzero(ins) { ins.rflags_modified() } else { 0 }
+        }
+        Mnemonic::Bsf | Mnemonic::Bsr | Mnemonic::Bt | Mnemonic::Bts | Mnemonic::Btr
+        | Mnemonic::Btc | Mnemonic::Tzcnt | Mnemonic::Lzcnt | Mnemonic::Popcnt => {
+            ins.rflags_written() | ins.rflags_cleared() | ins.rflags_set()
+        }
+        _ => ins.rflags_modified(),
+    }
+}
+
+fn shift_count_is_nonzero(ins: &Instruction) -> bool {
+    let last = ins.op_count() - 1;
+    match ins.op_kind(last) {
+        // 64-bit shifts mask with 63, others with 31; what is nonzero under both will do.
+        OpKind::Immediate8 => ins.immediate8() & 31 != 0,
+        _ => false,
+    }
+}
