@@ -70,7 +70,9 @@ fn options(line: &Run, variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Op
     let debug = variable("CLEW_DEBUG").map(|v| v.to_string_lossy().into_owned());
     for words in [debug, line.debug.clone()].into_iter().flatten() {
         options.debug(&words).map_err(|word| {
-            format!("unknown debugging switch {word:?}; there are trace, bisect=N, dump=N..M and calls")
+            format!(
+                "unknown debugging switch {word:?}; there are trace, bisect=N, dump=N..M and calls"
+            )
         })?;
     }
     if !line.no_cache {

@@ -80,7 +80,9 @@ pub const EXIT_KINDS: usize = 9;
 impl Exit {
     pub fn from_u32(kind: u32) -> Exit {
         use Exit::*;
-        [Link, Indirect, Budget, Syscall, Emulate, Stale, Fault, Step, Attention][kind as usize]
+        [
+            Link, Indirect, Budget, Syscall, Emulate, Stale, Fault, Step, Attention,
+        ][kind as usize]
     }
 }
 

@@ -70,7 +70,9 @@ impl Executor {
         self.code.code_written(&mut self.memory, addr);
         // The writing instruction may come from the page it writes to: translating a block here
         // would protect the page again before the write is done.
-        let exit = self.code.step(self.gs, &mut self.memory, &mut self.stats, 1);
+        let exit = self
+            .code
+            .step(self.gs, &mut self.memory, &mut self.stats, 1);
         self.handle(exit);
         true
     }

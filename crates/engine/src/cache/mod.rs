@@ -32,7 +32,9 @@ const RECENT: usize = 1 << 10;
 /// Room for the translations of one image: most code expands less than twofold, and of a large
 /// image only a small part ever runs.
 fn room_for(text: u64) -> u64 {
-    (text * 4 + (256 << 10)).min(96 << 20).next_multiple_of(4096)
+    (text * 4 + (256 << 10))
+        .min(96 << 20)
+        .next_multiple_of(4096)
 }
 
 /// Translations of one image.
@@ -65,7 +67,11 @@ struct FetchFault(u64);
 impl CodeCache {
     /// `store` is where translations are kept from run to run, `atlas` says which addresses they
     /// are for.
-    pub fn new(options: &Options, store: Option<Store>, atlas: SharedAtlas) -> std::io::Result<CodeCache> {
+    pub fn new(
+        options: &Options,
+        store: Option<Store>,
+        atlas: SharedAtlas,
+    ) -> std::io::Result<CodeCache> {
         let private = layout::PRIVATE_CODE;
         map_code(&private)?;
         Ok(CodeCache {
@@ -98,7 +104,10 @@ impl CodeCache {
             };
             gs.resume = entry as u64;
             if self.trace {
-                eprintln!("clew: enter {pc:#x} at {entry:#x}, {} ticks left", gs.ticks_left);
+                eprintln!(
+                    "clew: enter {pc:#x} at {entry:#x}, {} ticks left",
+                    gs.ticks_left
+                );
             }
             // SAFETY: `entry` is a translation of the instruction at `gs.regs.rip`, and gs is set.
             let exit = unsafe { switch::enter(gs) };
@@ -152,9 +161,15 @@ impl CodeCache {
             self.reset_dispatch(gs);
         }
         let pc = gs.regs.rip;
-        let shape = Shape { mutable: false, stub: false, single: Some(count), optimise: false };
+        let shape = Shape {
+            mutable: false,
+            stub: false,
+            single: Some(count),
+            optimise: false,
+        };
         let mark = self.mutable.region.mark();
-        let Some(block) = translate::translate(&mut self.mutable.region, &View::of(memory), pc, shape)
+        let Some(block) =
+            translate::translate(&mut self.mutable.region, &View::of(memory), pc, shape)
         else {
             return fetch_fault(gs, memory, pc);
         };
@@ -178,11 +193,20 @@ impl CodeCache {
             _ => gs.regs.rip = arg,
         }
         self.mutable.region.rollback(mark);
-        if exit == Exit::Indirect && gs.ticks_left == 0 { Exit::Budget } else { exit }
+        if exit == Exit::Indirect && gs.ticks_left == 0 {
+            Exit::Budget
+        } else {
+            exit
+        }
     }
 
     /// The host address at which the guest instruction at `pc` can be entered.
-    fn entry(&mut self, pc: u64, memory: &mut Memory, stats: &mut Stats) -> Result<u32, FetchFault> {
+    fn entry(
+        &mut self,
+        pc: u64,
+        memory: &mut Memory,
+        stats: &mut Stats,
+    ) -> Result<u32, FetchFault> {
         let slot = pc as usize % RECENT;
         let (recent, host) = self.recent[slot];
         if recent == pc && host != 0 {
@@ -218,7 +242,12 @@ impl CodeCache {
             if let Some(entry) = region.find(pc) {
                 return Ok((entry, true));
             }
-            let shape = Shape { mutable: false, stub, single: None, optimise };
+            let shape = Shape {
+                mutable: false,
+                stub,
+                single: None,
+                optimise,
+            };
             if region.is_full() {
                 region.clear();
                 self.dispatch_dirty = true;
@@ -228,7 +257,11 @@ impl CodeCache {
             let block = translate::translate(region, &View::of(memory), pc, shape)
                 .ok_or_else(|| FetchFault(page_after(pc)))?;
             if self.dump.contains(&self.blocks) {
-                eprint!("{}: {}", self.blocks, translate::dump::block(region, &block));
+                eprint!(
+                    "{}: {}",
+                    self.blocks,
+                    translate::dump::block(region, &block)
+                );
             }
             self.blocks += 1;
             stats.blocks += 1;
@@ -243,7 +276,12 @@ impl CodeCache {
             self.recent.fill((0, 0));
         }
         let dump = self.dump.contains(&self.blocks);
-        let how = mutable::How { stub, shared, optimise, dump };
+        let how = mutable::How {
+            stub,
+            shared,
+            optimise,
+            dump,
+        };
         let found = self.mutable.entry(pc, how, memory, stats);
         let entry = found.ok_or_else(|| FetchFault(page_after(pc)))?;
         self.blocks += 1;
@@ -252,7 +290,11 @@ impl CodeCache {
 
     /// The region for the executable mapping `code`, loaded from the store if it was saved.
     fn image_for(&mut self, code: &Code, memory: &mut Memory) -> usize {
-        if let Some(n) = self.images.iter().position(|i| i.region.guest == code.range) {
+        if let Some(n) = self
+            .images
+            .iter()
+            .position(|i| i.region.guest == code.range)
+        {
             return n;
         }
         let image = self.saved_place(code, memory).unwrap_or_else(|| {
@@ -275,15 +317,21 @@ impl CodeCache {
         let host = host.start as u32..host.end as u32;
         let build_id = memory.build_id(at.base);
         let key = Key {
-            build_id: build_id.map(|id| id.as_bytes().to_vec()).unwrap_or_default(),
+            build_id: build_id
+                .map(|id| id.as_bytes().to_vec())
+                .unwrap_or_default(),
             size: at.file.size,
             mtime_ns: at.file.mtime_ns,
             guest: code.range.clone(),
             offset: code.range.start.wrapping_add(at.to_offset),
             host: host.clone(),
         };
-        let region = saved::load(store, &key).unwrap_or_else(|| Region::new(code.range.clone(), host));
-        Some(Image { region, key: Some(key) })
+        let region =
+            saved::load(store, &key).unwrap_or_else(|| Region::new(code.range.clone(), host));
+        Some(Image {
+            region,
+            key: Some(key),
+        })
     }
 
     /// Saves what was translated in this run, where it is enough to be worth it. Failing to save
@@ -303,20 +351,29 @@ impl CodeCache {
         if self.mutable.region.host.contains(&host) {
             return Some(&mut self.mutable.region);
         }
-        self.images.iter_mut().map(|i| &mut i.region).find(|r| r.host.contains(&host))
+        self.images
+            .iter_mut()
+            .map(|i| &mut i.region)
+            .find(|r| r.host.contains(&host))
     }
 
     /// A direct branch left through its link stub: translate its target and join them.
     fn link(&mut self, gs: &mut GsBlock, stub: u32, memory: &mut Memory, stats: &mut Stats) {
-        let region = self.region_of_host(stub).expect("a link stub lies in a region");
-        let link = region.link(stub).expect("a link stub is known until it is linked");
+        let region = self
+            .region_of_host(stub)
+            .expect("a link stub lies in a region");
+        let link = region
+            .link(stub)
+            .expect("a link stub is known until it is linked");
         gs.regs.rip = link.target;
         // A target that can't be fetched faults when it is entered, with nothing to link.
         let Ok((entry, _)) = self.find_or_translate(link.target, false, memory, stats) else {
             return;
         };
         // A full region may just have been cleared, the link with it; shared code is never linked.
-        let region = self.region_of_host(stub).expect("regions don't vanish here");
+        let region = self
+            .region_of_host(stub)
+            .expect("regions don't vanish here");
         if region.link(stub).is_some_and(|l| l.site == link.site) && region.host.contains(&entry) {
             region.resolve_link(stub, entry);
         }
@@ -325,12 +382,16 @@ impl CodeCache {
     /// An indirect branch found no stub: make one and put it into its dispatch slot.
     fn indirect(&mut self, gs: &mut GsBlock, memory: &mut Memory, stats: &mut Stats) {
         let pc = gs.regs.rip;
-        let Ok((entry, _)) = self.find_or_translate(pc, true, memory, stats) else { return };
+        let Ok((entry, _)) = self.find_or_translate(pc, true, memory, stats) else {
+            return;
+        };
         if self.dispatch_dirty || self.mutable.is_shared(pc) {
             return;
         }
         let optimise = self.blocks < self.optimise_up_to;
-        let Some(region) = self.region_of_host(entry) else { return };
+        let Some(region) = self.region_of_host(entry) else {
+            return;
+        };
         if region.stub(pc).is_none() {
             translate::add_stub(region, &View::of(memory), pc, entry, optimise);
         }
@@ -338,7 +399,11 @@ impl CodeCache {
         let own_miss = region.miss_thunk;
         let slot = &mut gs.dispatch[pc as usize & 0xffff];
         // A write here would copy a page of saved translations, so an end stays an end.
-        let next = if *slot == self.mutable.region.miss_thunk { own_miss } else { *slot };
+        let next = if *slot == self.mutable.region.miss_thunk {
+            own_miss
+        } else {
+            *slot
+        };
         redirect(stub.next, next);
         *slot = stub.host;
     }
@@ -351,9 +416,8 @@ impl CodeCache {
     /// Drops translations of guest ranges whose mapping changed.
     fn forget(&mut self, ranges: &[Range<u64>]) {
         for range in ranges {
-            let gone = |i: &Image| {
-                i.region.guest.start < range.end && range.start < i.region.guest.end
-            };
+            let gone =
+                |i: &Image| i.region.guest.start < range.end && range.start < i.region.guest.end;
             for image in self.images.extract_if(.., |i| gone(i)) {
                 unmap_code(&image.region.host);
                 self.dispatch_dirty = true;
@@ -400,7 +464,11 @@ impl CodeCache {
         if self.mutable.region.host.contains(&host) {
             return self.mutable.region.place_of(host);
         }
-        self.images.iter().map(|i| &i.region).find(|r| r.host.contains(&host))?.place_of(host)
+        self.images
+            .iter()
+            .map(|i| &i.region)
+            .find(|r| r.host.contains(&host))?
+            .place_of(host)
     }
 }
 
@@ -413,7 +481,10 @@ pub(crate) struct View<'a> {
 
 impl<'a> View<'a> {
     pub(crate) fn of(memory: &'a Memory) -> View<'a> {
-        View { memory, last: Cell::new((0, 0, false)) }
+        View {
+            memory,
+            last: Cell::new((0, 0, false)),
+        }
     }
 
     /// Start, end and immutability of the executable mapping at `pc`.
@@ -468,11 +539,20 @@ fn fetch_fault(gs: &mut GsBlock, memory: &Memory, addr: u64) -> Exit {
 
 /// Maps memory for translations at a fixed place; pages cost nothing until they are used.
 fn map_code(range: &Range<u64>) -> std::io::Result<()> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    let flags =
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
     let prot = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
     // SAFETY: NOREPLACE: nothing that exists is touched.
     let at = unsafe {
-        crate::syscall!(libc::SYS_mmap, range.start, range.end - range.start, prot, flags, -1i64, 0)
+        crate::syscall!(
+            libc::SYS_mmap,
+            range.start,
+            range.end - range.start,
+            prot,
+            flags,
+            -1i64,
+            0
+        )
     };
     if at == range.start as i64 {
         Ok(())

@@ -45,9 +45,7 @@ pub const CALLS: &[Call] = &[
         "migrate_pages",
         &[Int, Int, In(Bytes(8)), In(Bytes(8))],
     ),
-    call(272, "unshare", &[Hex])
-        .on_both()
-        .by(namespaces::enter),
+    call(272, "unshare", &[Hex]).on_both().by(namespaces::enter),
     call(
         279,
         "move_pages",

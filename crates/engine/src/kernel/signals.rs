@@ -68,12 +68,14 @@ pub const CALLS: &[Call] = &[
         297,
         "rt_tgsigqueueinfo",
         &[Int, Int, Int, In(Bytes(SIGINFO))],
-    ).per_thread(),
+    )
+    .per_thread(),
     call(
         424,
         "pidfd_send_signal",
         &[Fd, Int, In(Bytes(SIGINFO)), Hex],
-    ).per_thread(),
+    )
+    .per_thread(),
     call(
         441,
         "epoll_pwait2",

@@ -117,9 +117,19 @@ pub fn add_stub(region: &mut Region, fetch: &dyn Fetch, pc: u64, entry: u32, opt
 }
 
 /// Emits the stub that an indirect branch to `pc` goes through; falls through on a match.
-fn dispatch_stub(region: &mut Region, fetch: &dyn Fetch, code: &mut Emitter, pc: u64, optimise: bool) {
+fn dispatch_stub(
+    region: &mut Region,
+    fetch: &dyn Fetch,
+    code: &mut Emitter,
+    pc: u64,
+    optimise: bool,
+) {
     let host = code.here();
-    let live = if optimise { live_flags(fetch, pc) } else { flags::ALL };
+    let live = if optimise {
+        live_flags(fetch, pc)
+    } else {
+        flags::ALL
+    };
     let low = pc <= i32::MAX as u64;
     let next;
     if live == 0 && low {
@@ -222,7 +232,13 @@ impl Translation<'_> {
     /// Emits the whole block, returns where to enter it.
     fn block(&mut self, pc: u64) -> u32 {
         if self.shape.stub {
-            dispatch_stub(self.region, self.fetch, &mut self.code, pc, self.shape.optimise);
+            dispatch_stub(
+                self.region,
+                self.fetch,
+                &mut self.code,
+                pc,
+                self.shape.optimise,
+            );
         }
         let entry = self.code.here();
         if self.shape.mutable {
@@ -258,7 +274,11 @@ impl Translation<'_> {
             let stop = self.count >= self.shape.single.unwrap_or(MAX_INSTRUCTIONS)
                 || pc >= join
                 || (pc != start && !self.is_ours(pc));
-            let decoded = if stop { None } else { decode_with_offset(self.fetch, pc) };
+            let decoded = if stop {
+                None
+            } else {
+                decode_with_offset(self.fetch, pc)
+            };
             let Some((ins, displacement)) = decoded else {
                 // Never at the very first instruction: `translate` has decoded it. Falling from
                 // one body of code into another isn't a branch and counts no tick.
@@ -295,7 +315,11 @@ impl Translation<'_> {
     }
 
     fn push_lengths(&mut self, guest: usize, host: usize, spilled: Spilled) {
-        let lengths = Lengths { guest: guest as u8, host: host as u32, spilled };
+        let lengths = Lengths {
+            guest: guest as u8,
+            host: host as u32,
+            spilled,
+        };
         encode_lengths(&mut self.lengths, lengths);
         let run = self.runs.last_mut().expect("a run is open");
         run.guest_len += guest as u32;
@@ -307,7 +331,8 @@ impl Translation<'_> {
     fn fusible(&self, ins: &Instruction, join: u64) -> Option<Instruction> {
         let compares = matches!(ins.mnemonic(), Mnemonic::Cmp | Mnemonic::Test)
             && (0..ins.op_count()).all(|op| ins.op_kind(op) != OpKind::Memory);
-        if !compares || !self.shape.optimise || self.shape.single.is_some() || ins.next_ip() >= join {
+        if !compares || !self.shape.optimise || self.shape.single.is_some() || ins.next_ip() >= join
+        {
             return None;
         }
         let branch = decode(self.fetch, ins.next_ip())?;
@@ -498,14 +523,17 @@ impl Translation<'_> {
         if self.shape.mutable {
             return None;
         }
-        self.region.find(target).or_else(|| self.find_in_progress(target))
+        self.region
+            .find(target)
+            .or_else(|| self.find_in_progress(target))
     }
 
     /// Looks in the block under construction.
     fn find_in_progress(&self, target: u64) -> Option<u32> {
-        let run = self.runs.iter().find(|run| {
-            run.guest <= target && target < run.guest + run.guest_len as u64
-        })?;
+        let run = self
+            .runs
+            .iter()
+            .find(|run| run.guest <= target && target < run.guest + run.guest_len as u64)?;
         let mut guest = run.guest;
         let mut host = run.host;
         let mut at = (run.lengths - self.lengths_base) as usize;
@@ -525,7 +553,11 @@ impl Translation<'_> {
             self.go_to(target);
             return;
         }
-        let live = if self.shape.optimise { live_flags(self.fetch, target) } else { flags::ALL };
+        let live = if self.shape.optimise {
+            live_flags(self.fetch, target)
+        } else {
+            flags::ALL
+        };
         if live & flags::DEC == 0 {
             self.code.tick_dec();
             if self.shape.single.is_some() {
@@ -585,7 +617,11 @@ impl Translation<'_> {
     }
 
     fn branch_to(&mut self, target: u64, backward: bool) {
-        if backward { self.tick_and_go(target) } else { self.go_to(target) }
+        if backward {
+            self.tick_and_go(target)
+        } else {
+            self.go_to(target)
+        }
     }
 
     fn jump(&mut self, target: u64, from: u64) -> Next {
@@ -604,9 +640,10 @@ impl Translation<'_> {
             && self.is_ours(target)
             && self.fetch.code_end(target).is_some()
             && decode(self.fetch, target).is_some()
-            && !self.runs.iter().any(|run| {
-                (run.guest..run.guest + run.guest_len.max(1) as u64).contains(&target)
-            })
+            && !self
+                .runs
+                .iter()
+                .any(|run| (run.guest..run.guest + run.guest_len.max(1) as u64).contains(&target))
             && (self.shape.mutable || self.region.find(target).is_none());
         if new {
             Next::Follow(target)
@@ -624,13 +661,19 @@ impl Translation<'_> {
             if self.frames.len() >= MAX_CALL_DEPTH {
                 self.frames.remove(0);
             }
-            self.frames.push(Frame { returns_to: ins.next_ip() });
+            self.frames.push(Frame {
+                returns_to: ins.next_ip(),
+            });
         }
         next
     }
 
     fn ret(&mut self, ins: &Instruction) -> Next {
-        let extra = if ins.op_count() == 1 { ins.immediate16() as i32 } else { 0 };
+        let extra = if ins.op_count() == 1 {
+            ins.immediate16() as i32
+        } else {
+            0
+        };
         if let Some(frame) = self.frames.pop() {
             let back = frame.returns_to;
             if extra == 0 && back <= i32::MAX as u64 && live_flags(self.fetch, back) == 0 {
@@ -690,7 +733,11 @@ impl Translation<'_> {
             region.add_run(*run, enterable);
             guest.push(run.guest..run.guest + run.guest_len as u64);
         }
-        Block { entry, guest, instructions: self.count }
+        Block {
+            entry,
+            guest,
+            instructions: self.count,
+        }
     }
 }
 
@@ -716,12 +763,10 @@ fn is_near_indirect(ins: &Instruction) -> bool {
 fn shown_to_guest(ins: &Instruction) -> bool {
     match ins.encoding() {
         EncodingKind::Legacy | EncodingKind::XOP | EncodingKind::D3NOW => true,
-        EncodingKind::VEX => {
-            !(0..ins.op_count()).any(|op| {
-                ins.op_kind(op) == OpKind::Register
-                    && (ins.op_register(op).is_k() || ins.op_register(op).is_tmm())
-            })
-        }
+        EncodingKind::VEX => !(0..ins.op_count()).any(|op| {
+            ins.op_kind(op) == OpKind::Register
+                && (ins.op_register(op).is_k() || ins.op_register(op).is_tmm())
+        }),
         _ => false,
     }
 }

@@ -113,7 +113,10 @@ pub fn through_guest_gs(code: &mut Emitter, ins: &Instruction) -> Spilled {
     code.load_gs(number(base), GS_BASE);
     // lea reg, [reg + base]
     let sum = MemoryOperand::new(reg, base, 1, 0, 0, false, Register::None);
-    encode(code, &Instruction::with2(Code::Lea_r64_m, reg, sum).expect("lea"));
+    encode(
+        code,
+        &Instruction::with2(Code::Lea_r64_m, reg, sum).expect("lea"),
+    );
     code.unspill(number(base), 2);
     encode_through(code, ins, reg);
     code.unspill(number(reg), 1);
@@ -130,7 +133,10 @@ pub fn xsave(code: &mut Emitter, ins: &Instruction) -> Spilled {
     if ins.segment_prefix() == Register::GS {
         code.load_gs(RDX, GS_BASE);
         let sum = MemoryOperand::new(reg, Register::RDX, 1, 0, 0, false, Register::None);
-        encode(code, &Instruction::with2(Code::Lea_r64_m, reg, sum).expect("lea"));
+        encode(
+            code,
+            &Instruction::with2(Code::Lea_r64_m, reg, sum).expect("lea"),
+        );
     }
     // The mask without touching flags: edx = 7, eax = pext(eax, edx), edx = 0.
     code.mov_imm(RDX, 7);
@@ -159,7 +165,10 @@ fn address_into(code: &mut Emitter, ins: &Instruction, reg: Register) {
         false,
         Register::None,
     );
-    encode(code, &Instruction::with2(Code::Lea_r64_m, reg, operand).expect("lea"));
+    encode(
+        code,
+        &Instruction::with2(Code::Lea_r64_m, reg, operand).expect("lea"),
+    );
 }
 
 /// The instruction with its memory operand replaced by `[reg]`.
