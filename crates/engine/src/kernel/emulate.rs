@@ -147,6 +147,7 @@ fn rare(ex: &mut Executor, bytes: &[u8; LONGEST]) {
     match ins.code() {
         Code::INVALID => invalid_opcode(ex),
         code if is_hidden(code) => invalid_opcode(ex),
+        Code::Popfq | Code::Popfw => pop_flags(ex, &ins),
         Code::Iretq => far_return(ex, 5),
         Code::Retfq => far_return(ex, 2),
         _ if is_segment_load(&ins) => load_segment(ex, &ins),
@@ -171,6 +172,31 @@ fn refuse(ex: &Executor, ins: &Instruction, what: &str) -> ! {
     )
 }
 
+/// What user mode may change of the flags.
+const CHANGEABLE: u64 = 0x24_0dd5;
+
+/// `popf` of a value with the trap flag; others are copied.
+fn pop_flags(ex: &mut Executor, ins: &Instruction) {
+    let rsp = ex.gs.regs.gpr[RSP];
+    let (value, size) = if ins.code() == Code::Popfw {
+        (access::read::<u16>(rsp).map(u64::from), 2)
+    } else {
+        (access::read::<u64>(rsp), 8)
+    };
+    let Ok(value) = value else {
+        return page_fault(ex, rsp);
+    };
+    let mask = if size == 2 {
+        CHANGEABLE & 0xffff
+    } else {
+        CHANGEABLE
+    };
+    let regs = &mut ex.gs.regs;
+    regs.rflags = regs.rflags & !mask | value & mask | 2;
+    regs.gpr[RSP] = rsp + size;
+    regs.rip = ins.next_ip();
+}
+
 /// iretq and far returns that stay in 64-bit code; `words` is how much of a frame they pop.
 fn far_return(ex: &mut Executor, words: u64) {
     let rsp = ex.gs.regs.gpr[RSP];
@@ -187,8 +213,6 @@ fn far_return(ex: &mut Executor, words: u64) {
     let regs = &mut ex.gs.regs;
     regs.rip = frame[0];
     if words == 5 {
-        // What user mode may change, and the bit that is always set.
-        const CHANGEABLE: u64 = 0x24_0dd5;
         regs.rflags = regs.rflags & !CHANGEABLE | frame[2] & CHANGEABLE | 2;
         regs.gpr[RSP] = frame[3];
     } else {
