@@ -10,7 +10,8 @@ const BASE: &str = "0x555555554000";
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    let is = |key: &str, value: &str| std::env::var(key).is_ok_and(|v| v.split(',').any(|v| v == value));
+    let is =
+        |key: &str, value: &str| std::env::var(key).is_ok_and(|v| v.split(',').any(|v| v == value));
     if !is("CARGO_CFG_TARGET_ENV", "musl") || !is("CARGO_CFG_TARGET_FEATURE", "crt-static") {
         return;
     }
@@ -24,7 +25,11 @@ fn main() {
     arg("--defsym=_DYNAMIC=clew_no_dynamic");
     // Optional functions, which this program hasn't got. As undefined weak symbols they would be
     // at 0, out of reach of a call.
-    for name in ["__cxa_finalize", "__register_frame_info", "__deregister_frame_info"] {
+    for name in [
+        "__cxa_finalize",
+        "__register_frame_info",
+        "__deregister_frame_info",
+    ] {
         arg(&format!("--defsym={name}=clew_nothing"));
     }
 }

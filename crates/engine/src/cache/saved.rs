@@ -225,12 +225,7 @@ fn version_hash() -> u64 {
 }
 
 /// Writes a region to its file.
-pub fn save(
-    store: &Store,
-    key: &Key,
-    region: &Region,
-    history: &History,
-) -> std::io::Result<()> {
+pub fn save(store: &Store, key: &Key, region: &Region, history: &History) -> std::io::Result<()> {
     let (runs, order, lengths) = (region.all_runs(), region.all_order(), region.all_lengths());
     let (stubs, links, free) = (
         region.all_stubs(),
@@ -310,11 +305,7 @@ pub fn load(store: &Store, key: &Key) -> Option<(Region, History)> {
         .open(store.dir.join(key.file_name()))
         .ok()?;
     let meta = file.metadata().ok()?;
-    if !meta.is_file()
-        || !is_private(&meta)
-        || meta.len() < PAGE
-        || meta.len() > u32::MAX as u64
-    {
+    if !meta.is_file() || !is_private(&meta) || meta.len() < PAGE || meta.len() > u32::MAX as u64 {
         return None;
     }
     let bytes = map_file(&file, meta.len())?;
