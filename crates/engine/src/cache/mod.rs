@@ -496,10 +496,11 @@ impl CodeCache {
 
     /// Puts `gs.regs` into the guest's terms after a fault inside translated code.
     fn recover(&mut self, gs: &mut GsBlock) {
-        // int3 and int1 report behind themselves; they are copied as they are.
+        // int3, int1 and int 4 report behind themselves; they are copied as they are.
         const BREAKPOINT: u64 = 3;
+        const OVERFLOW: u64 = 4;
         const DEBUG: u64 = 1;
-        let behind = matches!(gs.fault.trapno, BREAKPOINT | DEBUG) as u32;
+        let behind = matches!(gs.fault.trapno, DEBUG | BREAKPOINT | OVERFLOW) as u32;
         let host = gs.fault.host_pc as u32;
         let place = self
             .place_of(host - behind)

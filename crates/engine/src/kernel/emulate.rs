@@ -13,6 +13,8 @@ use iced_x86::{Code, Decoder, DecoderOptions, Instruction, OpKind, Register};
 /// The longest instruction.
 const LONGEST: usize = 15;
 /// The kernel's selectors for user code and data.
+/// The kernel's segment for 32-bit programs.
+const USER_CODE_32: u64 = 0x23;
 const USER_CODE: u64 = 0x33;
 const USER_DATA: u16 = 0x2b;
 
@@ -207,8 +209,10 @@ fn far_return(ex: &mut Executor, words: u64) {
             Err(_) => return page_fault(ex, rsp + 8 * k as u64),
         }
     }
-    if frame[1] & 0xffff != USER_CODE {
-        stop::refuse(ex, "a far return into 32-bit code can't be run under clew");
+    match frame[1] & 0xffff {
+        USER_CODE => {}
+        USER_CODE_32 => stop::refuse(ex, "a far return into 32-bit code can't be run under clew"),
+        _ => return general_protection(ex),
     }
     let regs = &mut ex.gs.regs;
     regs.rip = frame[0];
