@@ -7,6 +7,7 @@ use crate::cache::CodeCache;
 use crate::context::{Exit, GsBlock};
 use crate::guest::signals::Signals;
 use crate::guest::threads::Threads;
+use crate::lockstep::{self, Lockstep};
 use crate::kernel::{self, Kernel, Outcome};
 use crate::memory::Memory;
 use crate::program::{Options, Program};
@@ -24,6 +25,8 @@ pub struct Executor {
     pub program: Program,
     pub options: Options,
     pub stats: Stats,
+    /// Compares translated with native execution; a debugging aid.
+    pub lockstep: Option<Box<Lockstep>>,
 }
 
 impl Executor {
@@ -42,6 +45,9 @@ impl Executor {
 
     /// Runs translated code of the current thread until it leaves the cache.
     fn enter(&mut self) -> Exit {
+        if self.lockstep.is_some() {
+            return lockstep::enter(self);
+        }
         self.code.enter(self.gs, &mut self.memory, &mut self.stats)
     }
 

@@ -14,6 +14,7 @@ use crate::guest::threads::Threads;
 use crate::handover::Handover;
 use crate::host::switch;
 use crate::kernel::{Kernel, descriptors, procfs, stop};
+use crate::lockstep::Lockstep;
 use crate::loader::{self, LoadError, Resolved};
 use crate::memory::Memory;
 use crate::program::{Options, Program, StatsFor};
@@ -131,6 +132,7 @@ fn executor(request: Request) -> Result<Executor, LoadError> {
         signals: Signals::default(),
         kernel,
         program,
+        lockstep: Lockstep::new(&options),
         options,
         stats: handover.stats,
     })

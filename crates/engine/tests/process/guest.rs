@@ -34,6 +34,7 @@ pub fn executor() -> Executor {
         &mut *at.cast::<GsBlock>()
     };
     let mut ex = Executor {
+        lockstep: None,
         gs,
         memory: Default::default(),
         code: CodeCache::new(&Options::default(), None, SharedAtlas::default()).unwrap(),

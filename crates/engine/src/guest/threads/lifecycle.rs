@@ -168,6 +168,7 @@ impl Executor {
             self.code.save();
         }
         self.report_stats();
+        crate::lockstep::finish(self);
     }
 }
 
