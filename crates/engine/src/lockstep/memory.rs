@@ -39,7 +39,8 @@ fn compare_mapping(mapping: &Mapping, twin: &Twin, here: &File, there: &File) ->
         let count = ((mapping.end - at) / PAGE).min(BATCH) as usize;
         let (mine, its) = (entries(here, at, count), entries(there, at, count));
         for page in 0..count {
-            if is_own(mine[page]) || is_own(its[page]) {
+            // Views of one file are mapped more than once, but never by both.
+            if mapping.shared || is_own(mine[page]) || is_own(its[page]) {
                 compare_page(at + page as u64 * PAGE, twin)?;
             }
         }

@@ -236,7 +236,11 @@ fn agree(ex: &Executor, twin: &Twin, stop: &Stop, reached: &Reached) -> Result<N
         (Stop::Barrier(Barrier::Engine), Some(exit @ Exit::Emulate)) => {
             same(here == there, Next::Leave(exit))
         }
-        // int3 and int1 report behind themselves.
+        (Stop::Barrier(Barrier::Hidden), Some(exit @ Exit::Fault)) => same(
+            here == there && ex.gs.fault.signo == libc::SIGILL,
+            Next::Leave(exit),
+        ),
+        // Traps report behind themselves.
         (Stop::Barrier(Barrier::Trap), Some(exit @ Exit::Fault)) => {
             same(here == twin.next_pc(&ex.memory), Next::Leave(exit))
         }
@@ -253,6 +257,7 @@ fn describe(stop: &Stop) -> String {
         Stop::Ticks => "ticks".into(),
         Stop::Barrier(Barrier::Syscall) => "a system call".into(),
         Stop::Barrier(Barrier::Engine) => "an instruction for the engine".into(),
+        Stop::Barrier(Barrier::Hidden) => "an instruction of a hidden extension".into(),
         Stop::Barrier(Barrier::Trap) => "a trap".into(),
         Stop::Barrier(Barrier::Unrepeatable) => "an instruction that can't be repeated".into(),
         Stop::Fault(sig) => format!("signal {sig}"),

@@ -4,7 +4,7 @@
 //! what one gets wrong the other shall find.
 
 use iced_x86::{
-    Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, RflagsBits,
+    Code, Decoder, DecoderOptions, EncodingKind, FlowControl, Instruction, Mnemonic, OpKind, RflagsBits,
 };
 
 use crate::vdso::{self, VdsoCall};
@@ -16,7 +16,9 @@ pub enum Barrier {
     Syscall,
     /// The engine answers it.
     Engine,
-    /// `int3`, `int1`: a signal.
+    /// Of an extension that the guest isn't shown: an invalid opcode.
+    Hidden,
+    /// `int3` and the like: a signal.
     Trap,
     /// Gives another result each time (`rdtsc`), or one that depends on more than registers.
     Unrepeatable,
@@ -86,12 +88,18 @@ fn flow(ins: &Instruction) -> Flow {
 
 fn barrier(ins: &Instruction) -> Option<Barrier> {
     use Mnemonic::*;
+    if is_hidden(ins) {
+        return Some(Barrier::Hidden);
+    }
     match ins.mnemonic() {
         Syscall => Some(syscall(ins.ip())),
         Int3 | Int1 => Some(Barrier::Trap),
         // 32-bit system calls and far transfers; other software interrupts fault.
-        Int if ins.immediate8() == 0x80 => Some(Barrier::Engine),
-        Int => None,
+        Int => match ins.immediate8() {
+            0x80 => Some(Barrier::Engine),
+            3 | 4 => Some(Barrier::Trap),
+            _ => None,
+        },
         Cpuid | Xgetbv | Pause | Wrfsbase | Wrgsbase | Rdgsbase | Sysenter | Xtest | Xbegin | Xend
         | Xabort | Iretq | Iretd | Iret | Retf | Lfs | Lgs | Lss => Some(Barrier::Engine),
         Mov | Pop if writes_segment(ins) => Some(Barrier::Engine),
@@ -108,6 +116,18 @@ fn barrier(ins: &Instruction) -> Option<Barrier> {
             }
             _ => None,
         },
+    }
+}
+
+/// AVX-512 and AMX, whose registers aren't kept.
+fn is_hidden(ins: &Instruction) -> bool {
+    let mut registers = (0..ins.op_count())
+        .filter(|&op| ins.op_kind(op) == OpKind::Register)
+        .map(|op| ins.op_register(op));
+    match ins.encoding() {
+        EncodingKind::EVEX | EncodingKind::MVEX => true,
+        EncodingKind::VEX => registers.any(|r| r.is_k() || r.is_tmm()),
+        _ => false,
     }
 }
 

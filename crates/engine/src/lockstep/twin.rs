@@ -16,14 +16,16 @@ use crate::executor::Executor;
 use crate::host::handlers::{self, Action};
 use crate::host::sigset::SigSet;
 use crate::host::switch;
-use crate::memory::{Fetch, Mapping, Memory};
+use crate::memory::{Backing, Fetch, FileIdentity, Mapping, Memory};
 use crate::sys::{self, Ret};
 use crate::syscall;
 
 /// How many addresses of the way are kept for a report.
 const TRAIL: usize = 256;
-/// Largest shared mapping that the twin gets a private copy of.
+/// Largest shared mapping that the twin gets a copy of.
 const LARGEST_COPY: u64 = 256 << 20;
+/// Shared files whose views are kept together.
+const MOST_COPIES: usize = 32;
 /// Room for the XSAVE area of any CPU.
 const AREA: usize = 16 << 10;
 const NT_X86_XSTATE: u64 = 0x202;
@@ -392,8 +394,9 @@ fn become_twin(memory: &Memory) -> ! {
     unsafe {
         syscall!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const blocked, 0, 8);
         syscall!(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        let mut copies = [None; MOST_COPIES];
         for mapping in memory.iter() {
-            make_native(mapping);
+            make_native(mapping, &mut copies);
         }
         if syscall!(libc::SYS_ptrace, libc::PTRACE_TRACEME, 0, 0, 0) == 0 {
             let (pid, tid) = (syscall!(libc::SYS_getpid), syscall!(libc::SYS_gettid));
@@ -404,29 +407,54 @@ fn become_twin(memory: &Memory) -> ! {
     unreachable!("exit_group returned")
 }
 
+/// A copy of a file that is mapped shared: which, and the copy's descriptor.
+type Copy = Option<(FileIdentity, i64)>;
+
 /// Executable for real, and never shared with the original.
 ///
 /// # Safety
 /// In the twin only.
-unsafe fn make_native(mapping: &Mapping) {
+unsafe fn make_native(mapping: &Mapping, copies: &mut [Copy; MOST_COPIES]) {
     let (start, len) = (mapping.start, mapping.len());
-    // SAFETY: all of these change or read guest memory of the twin.
+    // SAFETY: changes guest memory of the twin.
     unsafe {
-        if mapping.shared && mapping.can(libc::PROT_WRITE) && len <= LARGEST_COPY {
-            let prot = libc::PROT_READ | libc::PROT_WRITE;
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-            let copy = syscall!(libc::SYS_mmap, 0, len, prot, flags, -1i64, 0);
-            if !sys::is_err(copy) {
-                let here = libc::iovec { iov_base: copy as *mut _, iov_len: len as usize };
-                let there = libc::iovec { iov_base: start as *mut _, iov_len: len as usize };
-                let pid = syscall!(libc::SYS_getpid);
-                syscall!(libc::SYS_process_vm_readv, pid, &raw const here, 1, &raw const there, 1, 0);
-                let how = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-                syscall!(libc::SYS_mremap, copy, len, len, how, start);
-            }
+        if mapping.shared && len <= LARGEST_COPY {
+            copy_shared(mapping, copies);
         }
-        if mapping.executable() {
+        // What is writable may be kept from being written because of translated code.
+        let native = mapping.executable() || mapping.can(libc::PROT_WRITE);
+        if native && mapping.backing != Backing::Stack {
             syscall!(libc::SYS_mprotect, start, len, mapping.prot | libc::PROT_READ);
+        }
+    }
+}
+
+/// Replaces a shared mapping by one of a copy; views of one file stay views of one.
+///
+/// # Safety
+/// In the twin only.
+unsafe fn copy_shared(mapping: &Mapping, copies: &mut [Copy; MOST_COPIES]) {
+    let (file, offset) = match mapping.backing {
+        Backing::File { file, offset, .. } => (Some(file), offset),
+        _ => (None, 0),
+    };
+    let known = copies.iter().flatten().find(|copy| Some(copy.0) == file);
+    // SAFETY: reads and replaces guest memory of the twin. Where the file ends, so does its copy.
+    unsafe {
+        let fd = match known {
+            Some(copy) => copy.1,
+            None => syscall!(libc::SYS_memfd_create, c"clew-twin".as_ptr(), 0),
+        };
+        if sys::is_err(fd) {
+            return;
+        }
+        syscall!(libc::SYS_pwrite64, fd, mapping.start, mapping.len(), offset);
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+        syscall!(libc::SYS_mmap, mapping.start, mapping.len(), mapping.prot, flags, fd, offset);
+        if let (Some(file), None) = (file, known)
+            && let Some(free) = copies.iter_mut().find(|copy| copy.is_none())
+        {
+            *free = Some((file, fd));
         }
     }
 }
