@@ -27,19 +27,16 @@ lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --release -- -D warnings
 
-# One test at a time per core, and a summary at the end; a single test:
-#     cargo test --release --test guests -- signals/basic
+# A single test: cargo test --release --test guests -- signals/basic (tests/README.md)
 test:
 	@tools/setup.sh build test
 	$(MAKE) lint
-	$(CARGO) build --release --package clew
-	$(CARGO) test --release --workspace --no-fail-fast
+	tools/test.sh
 
 test-all:
 	@tools/setup.sh build test test-all
 	$(MAKE) lint
-	$(CARGO) build --release --package clew
-	$(CARGO) test --release --workspace --no-fail-fast -- --include-ignored
+	tools/test.sh --all
 
 bench:
 	@tools/setup.sh build test bench

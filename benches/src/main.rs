@@ -1,1 +1,129 @@
-fn main() {}
+//! `make bench`: every row of the speed table, natively, under `clew run` and under two other
+//! translators, in turn; medians and ratios to native of the same session come out.
+//!
+//! * [`rows`]: the work and its targets
+//! * [`inputs`]: the files it works on, made here, the same everywhere
+//! * [`translator`]: ways to run a command
+//! * [`measure`]: one run to CPU time, wall time and memory
+//! * [`report`]: the table, for people, README and machines
+
+mod inputs;
+mod measure;
+mod report;
+mod rows;
+mod translator;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use measure::Sample;
+use report::Result;
+use rows::Row;
+use translator::Translator;
+
+/// Measures clew against native, valgrind and qemu.
+#[derive(Parser)]
+#[command(about, long_about = None)]
+struct Options {
+    /// Only rows whose name contains this
+    #[arg(long, value_name = "NAME")]
+    row: Vec<String>,
+    /// Runs per row (the other translators get at most three)
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    runs: usize,
+    /// Only these translators, beside native
+    #[arg(long, value_name = "TRANSLATOR", value_delimiter = ',')]
+    only: Vec<String>,
+    /// The command to measure
+    #[arg(long, value_name = "PATH", env = "CLEW")]
+    clew: Option<PathBuf>,
+    /// Print only: leave README.md and docs/ alone
+    #[arg(long)]
+    dry: bool,
+    /// List the rows
+    #[arg(long)]
+    list: bool,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    if options.list {
+        for row in rows::all() {
+            println!("{}", row.name);
+        }
+        return ExitCode::SUCCESS;
+    }
+    match run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("clew-bench: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> std::result::Result<(), String> {
+    let clew = options.clew.clone().unwrap_or_else(beside_us);
+    let clew = std::path::absolute(clew).map_err(|error| error.to_string())?;
+    if !clew.exists() {
+        return Err(format!("{} is missing: make build", clew.display()));
+    }
+    let chosen = |row: &Row| {
+        options.row.is_empty()
+            || options
+                .row
+                .iter()
+                .any(|name| row.name.contains(name.as_str()))
+    };
+    let rows: Vec<Row> = rows::all().into_iter().filter(chosen).collect();
+    let translators: Vec<Translator> = Translator::all(&clew)
+        .into_iter()
+        .filter(|translator| translator.is_wanted(&options.only))
+        .collect();
+    let dir = inputs::prepare()?;
+    let mut results = Vec::new();
+    for row in &rows {
+        let result = measure_row(row, &translators, &dir, options.runs);
+        report::print_row(&result, results.is_empty());
+        results.push(result);
+    }
+    // A partial table must not replace a whole one.
+    if options.dry || !options.row.is_empty() || !options.only.is_empty() {
+        return Ok(());
+    }
+    report::write(&results, options.runs).map_err(|error| error.to_string())
+}
+
+/// One warm-up each, then the translators in turn, so that a change of the machine's mood
+/// meets all of them.
+fn measure_row(
+    row: &Row,
+    translators: &[Translator],
+    dir: &std::path::Path,
+    runs: usize,
+) -> Result {
+    let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); translators.len()];
+    let mut failed: Vec<Option<String>> = vec![None; translators.len()];
+    for round in 0..=runs {
+        for (number, translator) in translators.iter().enumerate() {
+            if failed[number].is_some() || samples[number].len() >= translator.most_runs(runs) {
+                continue;
+            }
+            match translator.run(row, dir) {
+                Ok(sample) if round > 0 || !translator.needs_warm_up() => {
+                    samples[number].push(sample);
+                }
+                Ok(_) => {}
+                Err(error) => failed[number] = Some(error),
+            }
+        }
+    }
+    report::summarise(row, translators, samples, failed)
+}
+
+fn beside_us() -> PathBuf {
+    let here = std::env::current_exe().unwrap_or_default();
+    here.with_file_name("clew")
+}

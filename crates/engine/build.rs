@@ -14,7 +14,9 @@ fn main() {
 
 fn hash_tree(dir: &Path, hasher: &mut DefaultHasher) {
     let entries = std::fs::read_dir(dir).expect("the sources are readable");
-    let mut paths: Vec<_> = entries.map(|e| e.expect("a directory entry").path()).collect();
+    let mut paths: Vec<_> = entries
+        .map(|e| e.expect("a directory entry").path())
+        .collect();
     paths.sort();
     for path in paths {
         if path.is_dir() {

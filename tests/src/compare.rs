@@ -46,11 +46,16 @@ pub fn native_and_clew(job: &Job, header: &Header, prepare: &dyn Fn()) -> Result
 /// What differs between the two, if anything.
 pub fn difference(native: &Outcome, clew: &Outcome) -> Option<String> {
     if native.status != clew.status {
-        return Some(format!(
+        let endings = format!(
             "endings differ: native {}, clew {}",
             native.ending(),
             clew.ending()
-        ));
+        );
+        let printed = first_difference("stdout", &native.stdout, &clew.stdout);
+        return Some(match printed {
+            None => endings,
+            Some(printed) => format!("{endings}\n{printed}"),
+        });
     }
     first_difference("stdout", &native.stdout, &clew.stdout)
         .or_else(|| first_difference("stderr", &native.stderr, &clew.stderr))

@@ -50,7 +50,7 @@ impl Default for Header {
             cpu: Vec::new(),
             needs: Vec::new(),
             long: false,
-            timeout: Duration::from_secs(60),
+            timeout: Duration::from_secs(30),
             ignore: Vec::new(),
         }
     }

@@ -17,6 +17,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use crate::clew;
 use crate::header::Ending;
+use crate::scratch;
 
 /// A program and its surroundings; runs as often as wanted.
 #[derive(Clone, Debug)]
@@ -92,7 +93,7 @@ impl Job {
         let mut command = Command::new(&self.program);
         command.args(&self.args).current_dir(&self.dir).env_clear();
         command.envs(BASE_ENV.iter().copied());
-        command.env("HOME", &self.dir).env("PWD", &self.dir);
+        command.env("HOME", home()).env("PWD", &self.dir);
         command.env("TMPDIR", "/tmp");
         for name in ["RUSTUP_HOME", "CARGO_HOME"] {
             command.env(name, rust_home(name));
@@ -230,6 +231,14 @@ fn tail(text: &str) -> String {
         let _ = writeln!(out, "{cut}");
     }
     out
+}
+
+/// A home for all runs, apart from their working directories: what programs (and clew's own
+/// cache) keep there is not part of the comparison.
+fn home() -> PathBuf {
+    let home = scratch::root().join("home");
+    fs::create_dir_all(&home).expect("a writable target folder");
+    home
 }
 
 /// Where rustup and cargo keep their things, since HOME is changed for guests.

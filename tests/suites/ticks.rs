@@ -71,7 +71,6 @@ const PROGRAMS: &[(&str, &[&str], &str)] = &[
         &[
             "/usr/bin/python3",
             "-S",
-            "-E",
             "-c",
             "print(sum(i % 7 for i in range(50000)))",
         ],

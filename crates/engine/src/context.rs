@@ -80,7 +80,9 @@ pub const EXIT_KINDS: usize = 9;
 impl Exit {
     pub fn from_u32(kind: u32) -> Exit {
         use Exit::*;
-        [Link, Indirect, Budget, Syscall, Emulate, Stale, Fault, Step, Attention][kind as usize]
+        [
+            Link, Indirect, Budget, Syscall, Emulate, Stale, Fault, Step, Attention,
+        ][kind as usize]
     }
 }
 
@@ -115,6 +117,8 @@ pub struct GsBlock {
     pub spill: [u64; 4],
     /// Target of an indirect branch on its way through the dispatch table.
     pub target: u64,
+    /// Host address of the last indirect branch: one to a non-canonical address faults there.
+    pub source: u64,
     pub exit_arg: u64,
     pub exit_kind: u32,
     pub mxcsr: u32,
@@ -154,6 +158,7 @@ pub struct GsBlock {
 pub const TICKS_LEFT: usize = offset_of!(GsBlock, ticks_left);
 pub const SPILL: usize = offset_of!(GsBlock, spill);
 pub const TARGET: usize = offset_of!(GsBlock, target);
+pub const SOURCE: usize = offset_of!(GsBlock, source);
 pub const EXIT_ARG: usize = offset_of!(GsBlock, exit_arg);
 pub const EXITS: usize = offset_of!(GsBlock, exits);
 pub const DISPATCH: usize = offset_of!(GsBlock, dispatch);

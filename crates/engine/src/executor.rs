@@ -7,8 +7,9 @@ use crate::cache::CodeCache;
 use crate::context::{Exit, GsBlock};
 use crate::guest::signals::Signals;
 use crate::guest::threads::Threads;
-use crate::lockstep::{self, Lockstep};
+use crate::guest::trap_flag;
 use crate::kernel::{self, Kernel, Outcome};
+use crate::lockstep::{self, Lockstep};
 use crate::memory::Memory;
 use crate::program::{Options, Program};
 use crate::stats::Stats;
@@ -45,13 +46,16 @@ impl Executor {
 
     /// Runs translated code of the current thread until it leaves the cache.
     fn enter(&mut self) -> Exit {
+        if self.gs.regs.rflags & trap_flag::TRAP_FLAG != 0 {
+            return self.enter_trapping();
+        }
         if self.lockstep.is_some() {
             return lockstep::enter(self);
         }
         self.code.enter(self.gs, &mut self.memory, &mut self.stats)
     }
 
-    fn handle(&mut self, exit: Exit) {
+    pub(crate) fn handle(&mut self, exit: Exit) {
         match exit {
             Exit::Syscall => match kernel::dispatch(self) {
                 Outcome::Return(value) => self.gs.regs.gpr[crate::context::RAX] = value as u64,
@@ -76,7 +80,9 @@ impl Executor {
         self.code.code_written(&mut self.memory, addr);
         // The writing instruction may come from the page it writes to: translating a block here
         // would protect the page again before the write is done.
-        let exit = self.code.step(self.gs, &mut self.memory, &mut self.stats, 1);
+        let exit = self
+            .code
+            .step(self.gs, &mut self.memory, &mut self.stats, 1);
         self.handle(exit);
         true
     }

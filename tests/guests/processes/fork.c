@@ -41,10 +41,6 @@ int main(void) {
     while (depth < 20 && !(pid = fork())) depth++;
     if (depth < 20) { waitpid(pid, &status, 0); if (depth) _exit(WEXITSTATUS(status) + 1); say("chain %d", WEXITSTATUS(status)); }
     else _exit(0);
-    pthread_atfork(before, in_parent, NULL);
-    pid = fork();
-    if (!pid) _exit(0);
-    waitpid(pid, NULL, 0);
     pid = fork();
     if (!pid) { // grandchild reparented, seen by its pipe closing
         if (!fork()) _exit(0);
@@ -52,4 +48,8 @@ int main(void) {
     }
     waitpid(pid, &status, 0);
     say_status("orphaning", status);
+    pthread_atfork(before, in_parent, NULL);
+    pid = fork();
+    if (!pid) _exit(0);
+    waitpid(pid, NULL, 0);
 }

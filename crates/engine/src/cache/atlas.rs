@@ -39,9 +39,21 @@ const RECORD: usize = 80;
 impl Place {
     fn to_bytes(self) -> [u8; RECORD] {
         let f = self.file;
-        let words = [f.dev, f.ino, f.size, f.mtime_ns as u64, self.guest, self.guest_span, self.host, self.host_span];
+        let words = [
+            f.dev,
+            f.ino,
+            f.size,
+            f.mtime_ns as u64,
+            self.guest,
+            self.guest_span,
+            self.host,
+            self.host_span,
+        ];
         let mut bytes = [0; RECORD];
-        for (chunk, word) in bytes.chunks_exact_mut(8).zip(words.into_iter().chain([0, sum(&words)])) {
+        for (chunk, word) in bytes
+            .chunks_exact_mut(8)
+            .zip(words.into_iter().chain([0, sum(&words)]))
+        {
             chunk.copy_from_slice(&word.to_le_bytes());
         }
         bytes
@@ -52,12 +64,34 @@ impl Place {
         for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(8)) {
             *word = u64::from_le_bytes(chunk.try_into().ok()?);
         }
-        let [dev, ino, size, mtime, guest, guest_span, host, host_span, _, check] = words;
+        let [
+            dev,
+            ino,
+            size,
+            mtime,
+            guest,
+            guest_span,
+            host,
+            host_span,
+            _,
+            check,
+        ] = words;
         if check != sum(&words[..8]) {
             return None;
         }
-        let file = FileIdentity { dev, ino, size, mtime_ns: mtime as i64 };
-        Some(Place { file, guest, guest_span, host, host_span })
+        let file = FileIdentity {
+            dev,
+            ino,
+            size,
+            mtime_ns: mtime as i64,
+        };
+        Some(Place {
+            file,
+            guest,
+            guest_span,
+            host,
+            host_span,
+        })
     }
 
     /// Hostile or broken files must not make the engine map over itself.
@@ -72,7 +106,9 @@ impl Place {
 
 fn sum(words: &[u64]) -> u64 {
     words.iter().fold(0x9e37_79b9_7f4a_7c15, |sum, word| {
-        (sum ^ word).wrapping_mul(0x2545_f491_4f6c_dd1d).rotate_left(29)
+        (sum ^ word)
+            .wrapping_mul(0x2545_f491_4f6c_dd1d)
+            .rotate_left(29)
     })
 }
 
@@ -90,11 +126,18 @@ impl Atlas {
     /// Reads the atlas of a folder; without one, places are given for this process alone.
     pub fn open(store: Option<&Store>) -> SharedAtlas {
         let places = store.map(read).unwrap_or_default();
-        SharedAtlas(Rc::new(RefCell::new(Atlas { places, store: store.cloned() })))
+        SharedAtlas(Rc::new(RefCell::new(Atlas {
+            places,
+            store: store.cloned(),
+        })))
     }
 
     fn find(&self, file: &FileIdentity) -> Option<Place> {
-        self.places.iter().rev().find(|place| place.file == *file).copied()
+        self.places
+            .iter()
+            .rev()
+            .find(|place| place.file == *file)
+            .copied()
     }
 
     /// The place of a file, given now if it has none.
@@ -106,8 +149,14 @@ impl Atlas {
             return self.give(file, span);
         };
         let mut options = std::fs::OpenOptions::new();
-        let file_result = options.read(true).write(true).create(true).truncate(false).mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC).open(store.dir.join(FILE));
+        let file_result = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+            .open(store.dir.join(FILE));
         let Ok(handle) = file_result else {
             return self.give(file, span);
         };
@@ -120,8 +169,15 @@ impl Atlas {
         }
         if self.places.len() >= MOST_PLACES {
             self.places.drain(..MOST_PLACES / 2);
-            let bytes: Vec<u8> = self.places.iter().flat_map(|place| place.to_bytes()).collect();
-            handle.set_len(0).and_then(|()| handle.write_all_at(&bytes, 0)).ok()?;
+            let bytes: Vec<u8> = self
+                .places
+                .iter()
+                .flat_map(|place| place.to_bytes())
+                .collect();
+            handle
+                .set_len(0)
+                .and_then(|()| handle.write_all_at(&bytes, 0))
+                .ok()?;
         }
         let end = (self.places.len() * RECORD) as u64;
         let place = self.give(file, span)?;
@@ -134,7 +190,11 @@ impl Atlas {
     fn give(&mut self, file: &FileIdentity, span: u64) -> Option<Place> {
         let after = |last: u64, span: u64, area: std::ops::Range<u64>, step: u64| {
             let at = last.max(area.start).next_multiple_of(step);
-            let at = if at.checked_add(span)? <= area.end { at } else { area.start };
+            let at = if at.checked_add(span)? <= area.end {
+                at
+            } else {
+                area.start
+            };
             (at + span <= area.end).then_some(at)
         };
         let last = self.places.last();
@@ -155,9 +215,14 @@ impl Atlas {
 
 fn read(store: &Store) -> Vec<Place> {
     let mut options = std::fs::OpenOptions::new();
-    let opened = options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC).open(store.dir.join(FILE));
+    let opened = options
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+        .open(store.dir.join(FILE));
     let Ok(file) = opened else { return Vec::new() };
-    let Ok(meta) = file.metadata() else { return Vec::new() };
+    let Ok(meta) = file.metadata() else {
+        return Vec::new();
+    };
     let len = (meta.len() as usize).min(2 * MOST_PLACES * RECORD) / RECORD * RECORD;
     if !is_private(&meta) {
         return Vec::new();
@@ -166,7 +231,11 @@ fn read(store: &Store) -> Vec<Place> {
     if file.read_exact_at(&mut bytes, 0).is_err() {
         return Vec::new();
     }
-    bytes.chunks_exact(RECORD).map_while(Place::from_bytes).filter(Place::is_sane).collect()
+    bytes
+        .chunks_exact(RECORD)
+        .map_while(Place::from_bytes)
+        .filter(Place::is_sane)
+        .collect()
 }
 
 impl SharedAtlas {
@@ -188,7 +257,12 @@ mod tests {
     use super::*;
 
     fn file(ino: u64) -> FileIdentity {
-        FileIdentity { dev: 1, ino, size: 4096, mtime_ns: 7 }
+        FileIdentity {
+            dev: 1,
+            ino,
+            size: 4096,
+            mtime_ns: 7,
+        }
     }
 
     #[test]
@@ -196,15 +270,25 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("clew-atlas-{}", std::process::id()));
         let store = Store::open(&dir).unwrap();
         let atlas = Atlas::open(Some(&store));
-        let places: Vec<Place> =
-            (0..50).map(|n| atlas.0.borrow_mut().place(&file(n), 0x3_2000 + n * 4096).unwrap()).collect();
+        let places: Vec<Place> = (0..50)
+            .map(|n| {
+                atlas
+                    .0
+                    .borrow_mut()
+                    .place(&file(n), 0x3_2000 + n * 4096)
+                    .unwrap()
+            })
+            .collect();
         for (a, b) in places.iter().zip(&places[1..]) {
             assert!(a.guest + a.guest_span <= b.guest && a.host + a.host_span <= b.host);
             assert!(a.is_sane());
         }
         let again = Atlas::open(Some(&store));
         for place in &places {
-            assert_eq!(again.0.borrow_mut().place(&place.file, place.guest_span), Some(*place));
+            assert_eq!(
+                again.0.borrow_mut().place(&place.file, place.guest_span),
+                Some(*place)
+            );
         }
         std::fs::write(dir.join(FILE), b"garbage that is no record").unwrap();
         assert!(read(&store).is_empty());

@@ -14,7 +14,8 @@ mod tests;
 use std::cell::Cell;
 use std::ops::Range;
 
-use crate::context::{Exit, Fault, GsBlock, R11, RCX};
+use crate::context::{Exit, Fault, GsBlock, R11, RBX, RCX, RSI, RSP};
+use crate::guest::access;
 use crate::host::switch;
 use crate::layout;
 use crate::memory::{Code, Fetch as Fetched, Memory};
@@ -23,7 +24,7 @@ use crate::stats::Stats;
 use crate::translate::{self, Fetch, Shape};
 use atlas::SharedAtlas;
 use mutable::Mutable;
-use region::{Place, Region, Spilled, redirect};
+use region::{Displaced, Place, Region, Spilled, redirect};
 use saved::Key;
 use store::Store;
 
@@ -32,7 +33,9 @@ const RECENT: usize = 1 << 10;
 /// Room for the translations of one image: most code expands less than twofold, and of a large
 /// image only a small part ever runs.
 fn room_for(text: u64) -> u64 {
-    (text * 4 + (256 << 10)).min(96 << 20).next_multiple_of(4096)
+    (text * 4 + (256 << 10))
+        .min(96 << 20)
+        .next_multiple_of(4096)
 }
 
 /// Translations of one image.
@@ -61,13 +64,18 @@ pub struct CodeCache {
     trace: bool,
 }
 
-/// Memory that holds no code at this address, or none that may be executed.
+/// There is no code at this address, or none that may be executed, or (behind the end of a mapped
+/// file) none that can be read.
 struct FetchFault(u64);
 
 impl CodeCache {
     /// `store` is where translations are kept from run to run, `atlas` says which addresses they
     /// are for.
-    pub fn new(options: &Options, store: Option<Store>, atlas: SharedAtlas) -> std::io::Result<CodeCache> {
+    pub fn new(
+        options: &Options,
+        store: Option<Store>,
+        atlas: SharedAtlas,
+    ) -> std::io::Result<CodeCache> {
         let private = layout::PRIVATE_CODE;
         map_code(&private)?;
         Ok(CodeCache {
@@ -101,7 +109,10 @@ impl CodeCache {
             };
             gs.resume = entry as u64;
             if self.trace {
-                eprintln!("clew: enter {pc:#x} at {entry:#x}, {} ticks left", gs.ticks_left);
+                eprintln!(
+                    "clew: enter {pc:#x} at {entry:#x}, {} ticks left",
+                    gs.ticks_left
+                );
             }
             // SAFETY: `entry` is a translation of the instruction at `gs.regs.rip`, and gs is set.
             let exit = unsafe { switch::enter(gs) };
@@ -110,6 +121,9 @@ impl CodeCache {
             match exit {
                 Exit::Link => self.link(gs, arg as u32, memory, stats),
                 Exit::Indirect => {
+                    if !is_canonical(gs.target) {
+                        return self.refused_branch(gs);
+                    }
                     gs.regs.rip = gs.target;
                     // The stub would have counted.
                     gs.ticks_left -= 1;
@@ -155,9 +169,15 @@ impl CodeCache {
             self.reset_dispatch(gs);
         }
         let pc = gs.regs.rip;
-        let shape = Shape { mutable: false, stub: false, single: Some(count), optimise: false };
+        let shape = Shape {
+            mutable: false,
+            stub: false,
+            single: Some(count),
+            optimise: false,
+        };
         let mark = self.mutable.region.mark();
-        let Some(block) = translate::translate(&mut self.mutable.region, &View::of(memory), pc, shape)
+        let Some(block) =
+            translate::translate(&mut self.mutable.region, &View::of(memory), pc, shape)
         else {
             return fetch_fault(gs, memory, pc);
         };
@@ -167,6 +187,11 @@ impl CodeCache {
         stats.exits[exit as usize] += 1;
         let arg = std::mem::take(&mut gs.exit_arg);
         match exit {
+            Exit::Indirect if !is_canonical(gs.target) => {
+                self.refused_branch(gs);
+                self.mutable.region.rollback(mark);
+                return Exit::Fault;
+            }
             Exit::Indirect => {
                 gs.regs.rip = gs.target;
                 gs.ticks_left -= 1;
@@ -181,11 +206,20 @@ impl CodeCache {
             _ => gs.regs.rip = arg,
         }
         self.mutable.region.rollback(mark);
-        if exit == Exit::Indirect && gs.ticks_left == 0 { Exit::Budget } else { exit }
+        if exit == Exit::Indirect && gs.ticks_left == 0 {
+            Exit::Budget
+        } else {
+            exit
+        }
     }
 
     /// The host address at which the guest instruction at `pc` can be entered.
-    fn entry(&mut self, pc: u64, memory: &mut Memory, stats: &mut Stats) -> Result<u32, FetchFault> {
+    fn entry(
+        &mut self,
+        pc: u64,
+        memory: &mut Memory,
+        stats: &mut Stats,
+    ) -> Result<u32, FetchFault> {
         let slot = pc as usize % RECENT;
         let (recent, host) = self.recent[slot];
         if recent == pc && host != 0 {
@@ -221,7 +255,12 @@ impl CodeCache {
             if let Some(entry) = region.find(pc) {
                 return Ok((entry, true));
             }
-            let shape = Shape { mutable: false, stub, single: None, optimise };
+            let shape = Shape {
+                mutable: false,
+                stub,
+                single: None,
+                optimise,
+            };
             if region.is_full() {
                 region.clear();
                 self.dispatch_dirty = true;
@@ -229,9 +268,13 @@ impl CodeCache {
             }
             let before = region.hot;
             let block = translate::translate(region, &View::of(memory), pc, shape)
-                .ok_or_else(|| FetchFault(page_after(pc)))?;
+                .ok_or_else(|| missing_at(pc, memory))?;
             if self.dump.contains(&self.blocks) {
-                eprint!("{}: {}", self.blocks, translate::dump::block(region, &block));
+                eprint!(
+                    "{}: {}",
+                    self.blocks,
+                    translate::dump::block(region, &block)
+                );
             }
             if self.spoil.is_some_and(|from| from <= self.blocks)
                 && crate::lockstep::spoil::block(region, &block)
@@ -251,16 +294,25 @@ impl CodeCache {
             self.recent.fill((0, 0));
         }
         let dump = self.dump.contains(&self.blocks);
-        let how = mutable::How { stub, shared, optimise, dump };
+        let how = mutable::How {
+            stub,
+            shared,
+            optimise,
+            dump,
+        };
         let found = self.mutable.entry(pc, how, memory, stats);
-        let entry = found.ok_or_else(|| FetchFault(page_after(pc)))?;
+        let entry = found.ok_or_else(|| missing_at(pc, memory))?;
         self.blocks += 1;
         Ok((entry, false))
     }
 
     /// The region for the executable mapping `code`, loaded from the store if it was saved.
     fn image_for(&mut self, code: &Code, memory: &mut Memory) -> usize {
-        if let Some(n) = self.images.iter().position(|i| i.region.guest == code.range) {
+        if let Some(n) = self
+            .images
+            .iter()
+            .position(|i| i.region.guest == code.range)
+        {
             return n;
         }
         let image = self.saved_place(code, memory).unwrap_or_else(|| {
@@ -283,15 +335,21 @@ impl CodeCache {
         let host = host.start as u32..host.end as u32;
         let build_id = memory.build_id(at.base);
         let key = Key {
-            build_id: build_id.map(|id| id.as_bytes().to_vec()).unwrap_or_default(),
+            build_id: build_id
+                .map(|id| id.as_bytes().to_vec())
+                .unwrap_or_default(),
             size: at.file.size,
             mtime_ns: at.file.mtime_ns,
             guest: code.range.clone(),
             offset: code.range.start.wrapping_add(at.to_offset),
             host: host.clone(),
         };
-        let region = saved::load(store, &key).unwrap_or_else(|| Region::new(code.range.clone(), host));
-        Some(Image { region, key: Some(key) })
+        let region =
+            saved::load(store, &key).unwrap_or_else(|| Region::new(code.range.clone(), host));
+        Some(Image {
+            region,
+            key: Some(key),
+        })
     }
 
     /// Saves what was translated in this run, where it is enough to be worth it. Failing to save
@@ -311,20 +369,29 @@ impl CodeCache {
         if self.mutable.region.host.contains(&host) {
             return Some(&mut self.mutable.region);
         }
-        self.images.iter_mut().map(|i| &mut i.region).find(|r| r.host.contains(&host))
+        self.images
+            .iter_mut()
+            .map(|i| &mut i.region)
+            .find(|r| r.host.contains(&host))
     }
 
     /// A direct branch left through its link stub: translate its target and join them.
     fn link(&mut self, gs: &mut GsBlock, stub: u32, memory: &mut Memory, stats: &mut Stats) {
-        let region = self.region_of_host(stub).expect("a link stub lies in a region");
-        let link = region.link(stub).expect("a link stub is known until it is linked");
+        let region = self
+            .region_of_host(stub)
+            .expect("a link stub lies in a region");
+        let link = region
+            .link(stub)
+            .expect("a link stub is known until it is linked");
         gs.regs.rip = link.target;
         // A target that can't be fetched faults when it is entered, with nothing to link.
         let Ok((entry, _)) = self.find_or_translate(link.target, false, memory, stats) else {
             return;
         };
         // A full region may just have been cleared, the link with it; shared code is never linked.
-        let region = self.region_of_host(stub).expect("regions don't vanish here");
+        let region = self
+            .region_of_host(stub)
+            .expect("regions don't vanish here");
         if region.link(stub).is_some_and(|l| l.site == link.site) && region.host.contains(&entry) {
             region.resolve_link(stub, entry);
         }
@@ -333,20 +400,29 @@ impl CodeCache {
     /// An indirect branch found no stub: make one and put it into its dispatch slot.
     fn indirect(&mut self, gs: &mut GsBlock, memory: &mut Memory, stats: &mut Stats) {
         let pc = gs.regs.rip;
-        let Ok((entry, _)) = self.find_or_translate(pc, true, memory, stats) else { return };
+        let Ok((entry, _)) = self.find_or_translate(pc, true, memory, stats) else {
+            return;
+        };
         if self.dispatch_dirty || self.mutable.is_shared(pc) {
             return;
         }
         let optimise = self.blocks < self.optimise_up_to;
-        let Some(region) = self.region_of_host(entry) else { return };
+        let look = optimise && !self.mutable.region.host.contains(&entry);
+        let Some(region) = self.region_of_host(entry) else {
+            return;
+        };
         if region.stub(pc).is_none() {
-            translate::add_stub(region, &View::of(memory), pc, entry, optimise);
+            translate::add_stub(region, &View::of(memory), pc, entry, look);
         }
         let stub = region.stub(pc).expect("it was just made");
         let own_miss = region.miss_thunk;
         let slot = &mut gs.dispatch[pc as usize & 0xffff];
         // A write here would copy a page of saved translations, so an end stays an end.
-        let next = if *slot == self.mutable.region.miss_thunk { own_miss } else { *slot };
+        let next = if *slot == self.mutable.region.miss_thunk {
+            own_miss
+        } else {
+            *slot
+        };
         redirect(stub.next, next);
         *slot = stub.host;
     }
@@ -359,9 +435,8 @@ impl CodeCache {
     /// Drops translations of guest ranges whose mapping changed.
     fn forget(&mut self, ranges: &[Range<u64>]) {
         for range in ranges {
-            let gone = |i: &Image| {
-                i.region.guest.start < range.end && range.start < i.region.guest.end
-            };
+            let gone =
+                |i: &Image| i.region.guest.start < range.end && range.start < i.region.guest.end;
             for image in self.images.extract_if(.., |i| gone(i)) {
                 unmap_code(&image.region.host);
                 self.dispatch_dirty = true;
@@ -382,15 +457,20 @@ impl CodeCache {
 
     /// Puts `gs.regs` into the guest's terms after a fault inside translated code.
     fn recover(&mut self, gs: &mut GsBlock) {
-        // int3 and int1 report behind themselves.
+        // int3, int1 and int 4 report behind themselves; they are copied as they are.
         const BREAKPOINT: u64 = 3;
+        const OVERFLOW: u64 = 4;
         const DEBUG: u64 = 1;
-        let behind = matches!(gs.fault.trapno, BREAKPOINT | DEBUG) as u32;
-        let host = gs.fault.host_pc as u32 - behind;
+        let behind = matches!(gs.fault.trapno, DEBUG | BREAKPOINT | OVERFLOW) as u32;
+        let host = gs.fault.host_pc as u32;
         let place = self
-            .place_of(host)
+            .place_of(host - behind)
             .unwrap_or_else(|| panic!("a fault at {host:#x}, which no guest instruction explains"));
-        gs.regs.rip = place.guest + behind as u64;
+        gs.regs.rip = if behind != 0 {
+            place.guest + (host - place.host) as u64
+        } else {
+            place.guest
+        };
         match place.spilled {
             Spilled::None => {}
             Spilled::Rcx => gs.regs.gpr[RCX] = gs.spill[0],
@@ -399,6 +479,13 @@ impl CodeCache {
                 gs.regs.gpr[0] = gs.spill[1];
                 gs.regs.gpr[2] = gs.spill[2];
                 gs.regs.gpr[r as usize] = gs.spill[3];
+            }
+            Spilled::Displaced(which, r) => {
+                gs.regs.gpr[r as usize] = gs.spill[1];
+                let displaced = if which == Displaced::Rsi { RSI } else { RBX };
+                let base = gs.regs.gs_base;
+                let register = &mut gs.regs.gpr[displaced];
+                *register = register.wrapping_sub(base);
             }
         }
     }
@@ -411,12 +498,43 @@ impl CodeCache {
         Some(start..start + (start..).take_while(same).count() as u32)
     }
 
+    /// The CPU refuses a branch to a non-canonical address at the branch itself.
+    fn refused_branch(&mut self, gs: &mut GsBlock) -> Exit {
+        const SI_KERNEL: i32 = 0x80;
+        const GENERAL_PROTECTION: u64 = 13;
+        let source = gs.source as u32;
+        let place = self
+            .place_of(source)
+            .expect("an indirect branch belongs to an instruction");
+        gs.regs.rip = place.guest;
+        // Undo what the branch did to the stack pointer.
+        let mut bytes = [0u8; 15];
+        let room = (page_after(place.guest) - place.guest).min(15) as usize;
+        // All of it, or what is on its page; it has just run, so it is there.
+        let _ = access::read_bytes(place.guest, &mut bytes)
+            .or_else(|_| access::read_bytes(place.guest, &mut bytes[..room]));
+        let ins = iced_x86::Decoder::with_ip(64, &bytes, place.guest, 0).decode();
+        let moved = ins.stack_pointer_increment() as i64 as u64;
+        gs.regs.gpr[RSP] = gs.regs.gpr[RSP].wrapping_sub(moved);
+        gs.fault = Fault {
+            signo: libc::SIGSEGV,
+            code: SI_KERNEL,
+            trapno: GENERAL_PROTECTION,
+            ..Fault::default()
+        };
+        Exit::Fault
+    }
+
     /// The guest instruction behind a host address.
     pub fn place_of(&self, host: u32) -> Option<Place> {
         if self.mutable.region.host.contains(&host) {
             return self.mutable.region.place_of(host);
         }
-        self.images.iter().map(|i| &i.region).find(|r| r.host.contains(&host))?.place_of(host)
+        self.images
+            .iter()
+            .map(|i| &i.region)
+            .find(|r| r.host.contains(&host))?
+            .place_of(host)
     }
 }
 
@@ -425,11 +543,17 @@ pub(crate) struct View<'a> {
     memory: &'a Memory,
     /// The last mapping asked about: nearly every question is about the same one.
     last: Cell<(u64, u64, bool)>,
+    /// The last page found readable.
+    read: Cell<u64>,
 }
 
 impl<'a> View<'a> {
     pub(crate) fn of(memory: &'a Memory) -> View<'a> {
-        View { memory, last: Cell::new((0, 0, false)) }
+        View {
+            memory,
+            last: Cell::new((0, 0, false)),
+            read: Cell::new(1),
+        }
     }
 
     /// Start, end and immutability of the executable mapping at `pc`.
@@ -447,11 +571,33 @@ impl<'a> View<'a> {
             _ => None,
         }
     }
+
+    /// Can the page be read? A file may have become shorter than its mapping.
+    fn is_readable(&self, pc: u64) -> bool {
+        let page = pc & !0xfff;
+        if self.read.get() != page {
+            if access::read::<u8>(page).is_err() {
+                return false;
+            }
+            self.read.set(page);
+        }
+        true
+    }
 }
 
 impl Fetch for View<'_> {
     fn code_end(&self, pc: u64) -> Option<u64> {
-        self.mapping(pc).map(|(_, end, _)| end)
+        let (_, end, _) = self.mapping(pc)?;
+        if !self.is_readable(pc) {
+            return None;
+        }
+        // Up to the end of the page is certain; an instruction may need the next one.
+        let next = page_after(pc);
+        Some(if next < end && pc + 15 > next && !self.is_readable(next) {
+            next
+        } else {
+            end
+        })
     }
 
     fn same_body(&self, a: u64, b: u64) -> bool {
@@ -460,15 +606,44 @@ impl Fetch for View<'_> {
     }
 }
 
+/// Addresses have 47 bits here, or their complement.
+fn is_canonical(addr: u64) -> bool {
+    ((addr as i64) << 16 >> 16) as u64 == addr
+}
+
 fn page_after(pc: u64) -> u64 {
     (pc | 0xfff) + 1
+}
+
+/// Which part of an instruction at `pc` can't be fetched: its start, or what is on the next page.
+fn missing_at(pc: u64, memory: &Memory) -> FetchFault {
+    FetchFault(if View::of(memory).is_readable(pc) {
+        page_after(pc)
+    } else {
+        pc
+    })
 }
 
 /// The guest jumped to where nothing can be executed.
 fn fetch_fault(gs: &mut GsBlock, memory: &Memory, addr: u64) -> Exit {
     const SEGV_MAPERR: i32 = 1;
     const SEGV_ACCERR: i32 = 2;
-    let mapped = matches!(memory.fetch(addr), Fetched::NotExecutable);
+    let found = memory.fetch(addr);
+    if matches!(found, Fetched::Executable(_)) {
+        // It may be executed, but the file has no such page.
+        const BUS_ADRERR: i32 = 2;
+        gs.fault = Fault {
+            signo: libc::SIGBUS,
+            code: BUS_ADRERR,
+            addr,
+            trapno: 14,
+            err: 0x14,
+            cr2: addr,
+            host_pc: 0,
+        };
+        return Exit::Fault;
+    }
+    let mapped = matches!(found, Fetched::NotExecutable);
     gs.fault = Fault {
         signo: libc::SIGSEGV,
         code: if mapped { SEGV_ACCERR } else { SEGV_MAPERR },
@@ -484,11 +659,20 @@ fn fetch_fault(gs: &mut GsBlock, memory: &Memory, addr: u64) -> Exit {
 
 /// Maps memory for translations at a fixed place; pages cost nothing until they are used.
 fn map_code(range: &Range<u64>) -> std::io::Result<()> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    let flags =
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
     let prot = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
     // SAFETY: NOREPLACE: nothing that exists is touched.
     let at = unsafe {
-        crate::syscall!(libc::SYS_mmap, range.start, range.end - range.start, prot, flags, -1i64, 0)
+        crate::syscall!(
+            libc::SYS_mmap,
+            range.start,
+            range.end - range.start,
+            prot,
+            flags,
+            -1i64,
+            0
+        )
     };
     if at == range.start as i64 {
         Ok(())

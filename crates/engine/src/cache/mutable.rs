@@ -61,7 +61,9 @@ impl Mutable {
     }
 
     pub fn is_shared(&self, pc: u64) -> bool {
-        self.heads.get(&pc).is_some_and(|&n| self.blocks[n as usize].shared)
+        self.heads
+            .get(&pc)
+            .is_some_and(|&n| self.blocks[n as usize].shared)
     }
 
     /// The entry for `pc`, translated or revived if need be. None if there is no whole instruction.
@@ -72,7 +74,12 @@ impl Mutable {
         memory: &mut Memory,
         stats: &mut Stats,
     ) -> Option<u32> {
-        let How { stub, shared, optimise, dump } = how;
+        let How {
+            stub,
+            shared,
+            optimise,
+            dump,
+        } = how;
         let old = self.heads.get(&pc).copied();
         if let Some(number) = old {
             let block = &self.blocks[number as usize];
@@ -85,7 +92,12 @@ impl Mutable {
             }
         }
         let stub = stub && !shared && self.region.stub(pc).is_none();
-        let shape = Shape { mutable: true, stub, single: shared.then_some(64), optimise: optimise && !shared };
+        let shape = Shape {
+            mutable: true,
+            stub,
+            single: shared.then_some(64),
+            optimise: optimise && !shared,
+        };
         let before = self.region.hot;
         let block = translate::translate(&mut self.region, &View::of(memory), pc, shape)?;
         if dump {
@@ -169,7 +181,12 @@ impl Mutable {
                 self.page_written(page);
             }
         } else {
-            let pages: Vec<u64> = self.pages.keys().copied().filter(|p| range.contains(p)).collect();
+            let pages: Vec<u64> = self
+                .pages
+                .keys()
+                .copied()
+                .filter(|p| range.contains(p))
+                .collect();
             for page in pages {
                 self.page_written(page);
             }

@@ -23,6 +23,15 @@ pub enum Spilled {
     Reg(u8),
     /// rax, rdx and the register are in spill slots 1, 2 and 3 (XSAVE and its relatives).
     Xsave(u8),
+    /// The register is in spill slot 1, and the guest's gs base was added to another.
+    Displaced(Displaced, u8),
+}
+
+/// A register that holds an address relative to the guest's gs base.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Displaced {
+    Rsi,
+    Rbx,
 }
 
 impl Spilled {
@@ -32,6 +41,8 @@ impl Spilled {
             Spilled::Rcx => 1,
             Spilled::Reg(r) => 0x10 | r,
             Spilled::Xsave(r) => 0x20 | r,
+            Spilled::Displaced(Displaced::Rsi, r) => 0x30 | r,
+            Spilled::Displaced(Displaced::Rbx, r) => 0x40 | r,
         }
     }
 
@@ -40,6 +51,8 @@ impl Spilled {
             0 => Spilled::None,
             1 => Spilled::Rcx,
             b if b & 0xf0 == 0x10 => Spilled::Reg(b & 15),
+            b if b & 0xf0 == 0x30 => Spilled::Displaced(Displaced::Rsi, b & 15),
+            b if b & 0xf0 == 0x40 => Spilled::Displaced(Displaced::Rbx, b & 15),
             b => Spilled::Xsave(b & 15),
         }
     }
@@ -203,7 +216,12 @@ impl Region {
 
     /// What to go back to after a throw-away translation.
     pub fn mark(&self) -> Mark {
-        Mark { hot: self.hot, cold: self.cold, runs: self.runs.len(), lengths: self.lengths.len() }
+        Mark {
+            hot: self.hot,
+            cold: self.cold,
+            runs: self.runs.len(),
+            lengths: self.lengths.len(),
+        }
     }
 
     /// Forgets what was translated since `mark`; nothing may lead there.
@@ -230,7 +248,11 @@ impl Region {
         let at = self.cold - len;
         let mut stub = Emitter::new(at);
         build(&mut stub);
-        assert_eq!(stub.bytes.len() as u32, len, "a stub has its announced size");
+        assert_eq!(
+            stub.bytes.len() as u32,
+            len,
+            "a stub has its announced size"
+        );
         write_code(at, &stub.bytes);
         self.cold = at;
         at
@@ -261,7 +283,10 @@ impl Region {
         self.links.get(&stub).copied().or_else(|| {
             let links = self.loaded.links;
             let n = links.binary_search_by_key(&stub, |link| link.stub).ok()?;
-            Some(Link { target: links[n].target, site: links[n].site })
+            Some(Link {
+                target: links[n].target,
+                site: links[n].site,
+            })
         })
     }
 
@@ -280,7 +305,11 @@ impl Region {
         let old = self.loaded.links.iter().copied();
         let old = old.filter(|l| !free.contains(&l.stub) && !self.links.contains_key(&l.stub));
         let new = self.links.iter();
-        let new = new.map(|(&stub, l)| SavedLink { target: l.target, stub, site: l.site });
+        let new = new.map(|(&stub, l)| SavedLink {
+            target: l.target,
+            stub,
+            site: l.site,
+        });
         let mut all: Vec<SavedLink> = old.chain(new).collect();
         all.sort_by_key(|link| link.stub);
         all
@@ -294,7 +323,10 @@ impl Region {
         self.stubs.get(&pc).copied().or_else(|| {
             let stubs = self.loaded.stubs;
             let n = stubs.binary_search_by_key(&pc, |stub| stub.guest).ok()?;
-            Some(Stub { host: stubs[n].host, next: stubs[n].next })
+            Some(Stub {
+                host: stubs[n].host,
+                next: stubs[n].next,
+            })
         })
     }
 
@@ -306,7 +338,11 @@ impl Region {
         let old = self.loaded.stubs.iter().copied();
         let old = old.filter(|stub| !self.stubs.contains_key(&stub.guest));
         let new = self.stubs.iter();
-        let new = new.map(|(&guest, s)| SavedStub { guest, host: s.host, next: s.next });
+        let new = new.map(|(&guest, s)| SavedStub {
+            guest,
+            host: s.host,
+            next: s.next,
+        });
         let mut all: Vec<SavedStub> = old.chain(new).collect();
         all.sort_by_key(|stub| stub.guest);
         all
@@ -336,7 +372,13 @@ impl Region {
 
     /// Numbers of the enterable runs by guest address.
     pub fn all_order(&self) -> Vec<u32> {
-        let mut order: Vec<u32> = self.loaded.order.iter().chain(self.index.values()).copied().collect();
+        let mut order: Vec<u32> = self
+            .loaded
+            .order
+            .iter()
+            .chain(self.index.values())
+            .copied()
+            .collect();
         order.sort_by_key(|&n| self.run(n).guest);
         order.dedup_by_key(|n| self.run(*n).guest);
         order
@@ -359,15 +401,25 @@ impl Region {
     fn run(&self, number: u32) -> Run {
         let old = self.loaded.runs.len();
         let number = number as usize;
-        if number < old { self.loaded.runs[number] } else { self.runs[number - old] }
+        if number < old {
+            self.loaded.runs[number]
+        } else {
+            self.runs[number - old]
+        }
     }
 
     /// The last enterable run that starts at or before `pc`, new and loaded.
     fn runs_before(&self, pc: u64) -> [Option<Run>; 2] {
-        let new = self.index.range(..=pc).next_back().map(|(_, &n)| self.run(n));
+        let new = self
+            .index
+            .range(..=pc)
+            .next_back()
+            .map(|(_, &n)| self.run(n));
         let order = self.loaded.order;
         let after = order.partition_point(|&n| self.loaded.runs[n as usize].guest <= pc);
-        let old = after.checked_sub(1).map(|at| self.loaded.runs[order[at] as usize]);
+        let old = after
+            .checked_sub(1)
+            .map(|at| self.loaded.runs[order[at] as usize]);
         [new, old]
     }
 
@@ -388,10 +440,16 @@ impl Region {
         if self.runs_before(pc).iter().flatten().any(covers) {
             return pc;
         }
-        let new = self.index.range(pc..).next().map_or(u64::MAX, |(&start, _)| start);
+        let new = self
+            .index
+            .range(pc..)
+            .next()
+            .map_or(u64::MAX, |(&start, _)| start);
         let order = self.loaded.order;
         let at = order.partition_point(|&n| self.loaded.runs[n as usize].guest < pc);
-        let old = order.get(at).map_or(u64::MAX, |&n| self.loaded.runs[n as usize].guest);
+        let old = order
+            .get(at)
+            .map_or(u64::MAX, |&n| self.loaded.runs[n as usize].guest);
         new.min(old)
     }
 
@@ -405,7 +463,9 @@ impl Region {
         if host >= run.host + run.host_len {
             return None;
         }
-        self.places(&run).take_while(|place| place.host <= host).last()
+        self.places(&run)
+            .take_while(|place| place.host <= host)
+            .last()
     }
 
     pub fn places(&self, run: &Run) -> impl Iterator<Item = Place> + '_ {
@@ -418,10 +478,18 @@ impl Region {
                 return None;
             }
             let old = self.loaded.lengths;
-            let bytes = if at < old.len() { &old[at..] } else { &self.lengths[at - old.len()..] };
+            let bytes = if at < old.len() {
+                &old[at..]
+            } else {
+                &self.lengths[at - old.len()..]
+            };
             let (lengths, used) = decode_lengths(bytes);
             at += used;
-            let place = Place { guest, host, spilled: lengths.spilled };
+            let place = Place {
+                guest,
+                host,
+                spilled: lengths.spilled,
+            };
             guest += lengths.guest as u64;
             host += lengths.host;
             Some(place)
@@ -461,11 +529,32 @@ pub fn encode_lengths(out: &mut Vec<u8>, lengths: Lengths) {
 pub fn decode_lengths(bytes: &[u8]) -> (Lengths, usize) {
     let guest = bytes[0] & 15;
     match bytes[0] >> 4 {
-        0 => (Lengths { guest, host: guest as u32, spilled: Spilled::None }, 1),
-        1 => (Lengths { guest, host: bytes[1] as u32, spilled: Spilled::None }, 2),
+        0 => (
+            Lengths {
+                guest,
+                host: guest as u32,
+                spilled: Spilled::None,
+            },
+            1,
+        ),
+        1 => (
+            Lengths {
+                guest,
+                host: bytes[1] as u32,
+                spilled: Spilled::None,
+            },
+            2,
+        ),
         _ => {
             let host = u16::from_le_bytes([bytes[2], bytes[3]]) as u32;
-            (Lengths { guest, host, spilled: Spilled::decode(bytes[1]) }, 4)
+            (
+                Lengths {
+                    guest,
+                    host,
+                    spilled: Spilled::decode(bytes[1]),
+                },
+                4,
+            )
         }
     }
 }
@@ -494,7 +583,13 @@ pub fn redirect(site: u32, target: u32) {
 }
 
 /// Binds a branch in code under construction to a place that may not be translated yet.
-pub fn bind_or_link(region: &mut Region, code: &mut Emitter, at: Rel32, target: u64, found: Option<u32>) {
+pub fn bind_or_link(
+    region: &mut Region,
+    code: &mut Emitter,
+    at: Rel32,
+    target: u64,
+    found: Option<u32>,
+) {
     match found {
         Some(host) => code.bind(at, host),
         None => {
@@ -510,11 +605,23 @@ mod tests {
 
     #[test]
     fn lengths_survive_encoding() {
-        let all = [Spilled::None, Spilled::Rcx, Spilled::Reg(15), Spilled::Xsave(6)];
+        let displaced = [Displaced::Rsi, Displaced::Rbx].map(|d| Spilled::Displaced(d, 9));
+        let all = [
+            Spilled::None,
+            Spilled::Rcx,
+            Spilled::Reg(15),
+            Spilled::Xsave(6),
+            displaced[0],
+            displaced[1],
+        ];
         for spilled in all {
             for guest in 1..=15 {
                 for host in [guest as u32, 20, 255, 256, 900] {
-                    let lengths = Lengths { guest, host, spilled };
+                    let lengths = Lengths {
+                        guest,
+                        host,
+                        spilled,
+                    };
                     let mut bytes = Vec::new();
                     encode_lengths(&mut bytes, lengths);
                     assert_eq!(decode_lengths(&bytes), (lengths, bytes.len()));

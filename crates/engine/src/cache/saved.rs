@@ -102,7 +102,11 @@ impl Header {
 /// Writes a region to its file.
 pub fn save(store: &Store, key: &Key, region: &Region) -> std::io::Result<()> {
     let (runs, order, lengths) = (region.all_runs(), region.all_order(), region.all_lengths());
-    let (stubs, links, free) = (region.all_stubs(), region.open_links(), region.unused_link_stubs());
+    let (stubs, links, free) = (
+        region.all_stubs(),
+        region.open_links(),
+        region.unused_link_stubs(),
+    );
     let mut header = Header {
         magic: MAGIC,
         digest: key.digest(),
@@ -121,9 +125,15 @@ pub fn save(store: &Store, key: &Key, region: &Region) -> std::io::Result<()> {
     let (hot_span, cold_span) = header.code_spans();
     let tables = header.tables();
     let mut body = vec![0u8; (tables[6] - PAGE) as usize];
-    copy_code(region.host.start, &mut body[..(region.hot - region.host.start) as usize]);
+    copy_code(
+        region.host.start,
+        &mut body[..(region.hot - region.host.start) as usize],
+    );
     let cold_at = region.cold & !0xfff;
-    copy_code(cold_at, &mut body[hot_span as usize..(hot_span + cold_span) as usize]);
+    copy_code(
+        cold_at,
+        &mut body[hot_span as usize..(hot_span + cold_span) as usize],
+    );
     // Chains of the dispatch table belong to this process.
     for stub in &stubs {
         let at = (stub.next - region.host.start) as usize;
@@ -150,14 +160,22 @@ pub fn save(store: &Store, key: &Key, region: &Region) -> std::io::Result<()> {
 /// free or mapped by the cache.
 pub fn load(store: &Store, key: &Key) -> Option<Region> {
     let mut options = File::options();
-    let file = options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
-        .open(store.dir.join(key.file_name())).ok()?;
+    let file = options
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+        .open(store.dir.join(key.file_name()))
+        .ok()?;
     let meta = file.metadata().ok()?;
-    if !meta.is_file() || !is_private(&meta) || meta.len() < PAGE + HEADER as u64 || meta.len() > u32::MAX as u64 {
+    if !meta.is_file()
+        || !is_private(&meta)
+        || meta.len() < PAGE + HEADER as u64
+        || meta.len() > u32::MAX as u64
+    {
         return None;
     }
     let bytes = map_file(&file, meta.len())?;
-    let loaded = check(&file, bytes, key, &meta).and_then(|header| build(&file, bytes, &header, key));
+    let loaded =
+        check(&file, bytes, key, &meta).and_then(|header| build(&file, bytes, &header, key));
     if loaded.is_none() {
         // SAFETY: nothing refers to the mapping: neither check nor build kept anything.
         unsafe { crate::syscall!(libc::SYS_munmap, bytes.as_ptr(), bytes.len()) };
@@ -198,7 +216,10 @@ const DAY: i64 = 86_400;
 /// Wall-clock seconds: now, and at the last boot.
 fn times() -> (i64, i64) {
     let [now, up] = [libc::CLOCK_REALTIME, libc::CLOCK_BOOTTIME].map(|clock| {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
         // SAFETY: writes one timespec.
         unsafe { libc::clock_gettime(clock, &mut time) };
         time.tv_sec
@@ -223,7 +244,13 @@ fn build(file: &File, bytes: &'static [u8], header: &Header, key: &Key) -> Optio
     };
     let free: &[u32] = table(bytes, tables[4], header.free);
     let ends = (header.hot, header.cold);
-    Some(Region::with_loaded(key.guest.clone(), key.host.clone(), ends, loaded, free.to_vec()))
+    Some(Region::with_loaded(
+        key.guest.clone(),
+        key.host.clone(),
+        ends,
+        loaded,
+        free.to_vec(),
+    ))
 }
 
 /// A table of `count` elements at a file offset that `check` found to be inside the file.
@@ -237,7 +264,15 @@ fn table<T>(bytes: &'static [u8], offset: u64, count: u32) -> &'static [T] {
 fn map_file(file: &File, len: u64) -> Option<&'static [u8]> {
     // SAFETY: a new private mapping at an address of the kernel's choice.
     let at = unsafe {
-        crate::syscall!(libc::SYS_mmap, 0, len, libc::PROT_READ, libc::MAP_PRIVATE, file.as_raw_fd(), 0)
+        crate::syscall!(
+            libc::SYS_mmap,
+            0,
+            len,
+            libc::PROT_READ,
+            libc::MAP_PRIVATE,
+            file.as_raw_fd(),
+            0
+        )
     };
     if crate::sys::is_err(at) {
         return None;
@@ -252,13 +287,25 @@ fn map_over(file: &File, at: u64, len: u64, offset: u64) -> Option<()> {
     let prot = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
     let flags = libc::MAP_PRIVATE | libc::MAP_FIXED;
     // SAFETY: the range lies inside the region's host range, which the cache mapped for it.
-    let got = unsafe { crate::syscall!(libc::SYS_mmap, at, len, prot, flags, file.as_raw_fd(), offset) };
+    let got = unsafe {
+        crate::syscall!(
+            libc::SYS_mmap,
+            at,
+            len,
+            prot,
+            flags,
+            file.as_raw_fd(),
+            offset
+        )
+    };
     (got == at as i64).then_some(())
 }
 
 fn copy_code(at: u32, into: &mut [u8]) {
     // SAFETY: the caller's range is inside the region's mapped host memory.
-    unsafe { std::ptr::copy_nonoverlapping(at as usize as *const u8, into.as_mut_ptr(), into.len()) };
+    unsafe {
+        std::ptr::copy_nonoverlapping(at as usize as *const u8, into.as_mut_ptr(), into.len())
+    };
 }
 
 fn as_bytes<T: Copy>(items: &[T]) -> &[u8] {
@@ -273,8 +320,12 @@ fn checksum(bytes: &[u8]) -> u64 {
         for (lane, word) in lanes.iter_mut().zip(chunk.chunks(8)) {
             let mut padded = [0; 8];
             padded[..word.len()].copy_from_slice(word);
-            *lane = (*lane ^ u64::from_le_bytes(padded)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31);
+            *lane = (*lane ^ u64::from_le_bytes(padded))
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .rotate_left(31);
         }
     }
-    lanes.into_iter().fold(bytes.len() as u64, |sum, lane| (sum ^ lane).wrapping_mul(0xff51_afd7_ed55_8ccd))
+    lanes.into_iter().fold(bytes.len() as u64, |sum, lane| {
+        (sum ^ lane).wrapping_mul(0xff51_afd7_ed55_8ccd)
+    })
 }

@@ -33,7 +33,11 @@ pub struct Entry {
 impl Store {
     /// Where the user's translations are kept, by the environment.
     pub fn location(get: impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<PathBuf> {
-        let full = |name| get(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let full = |name| {
+            get(name)
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute())
+        };
         full("CLEW_CACHE")
             .or_else(|| full("XDG_CACHE_HOME").map(|dir| dir.join("clew")))
             .or_else(|| full("HOME").map(|dir| dir.join(".cache/clew")))
@@ -44,26 +48,40 @@ impl Store {
         let meta = match dir.symlink_metadata() {
             Ok(meta) => meta,
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+                std::fs::DirBuilder::new()
+                    .recursive(true)
+                    .mode(0o700)
+                    .create(dir)?;
                 dir.symlink_metadata()?
             }
             Err(e) => return Err(e),
         };
         if !meta.is_dir() || !is_private(&meta) {
-            let text = format!("{} is not a private folder of this user; not used", dir.display());
+            let text = format!(
+                "{} is not a private folder of this user; not used",
+                dir.display()
+            );
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
         }
-        Ok(Store { dir: dir.to_owned() })
+        Ok(Store {
+            dir: dir.to_owned(),
+        })
     }
 
     pub fn entries(&self) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
         for entry in std::fs::read_dir(&self.dir)? {
             let path = entry?.path();
-            let Ok(meta) = path.symlink_metadata() else { continue };
+            let Ok(meta) = path.symlink_metadata() else {
+                continue;
+            };
             if path.extension() == Some(OsStr::new(ENDING)) {
                 let used = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-                entries.push(Entry { path, bytes: meta.len(), used });
+                entries.push(Entry {
+                    path,
+                    bytes: meta.len(),
+                    used,
+                });
             }
         }
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.used));
@@ -93,7 +111,12 @@ impl Store {
         use std::os::unix::fs::OpenOptionsExt;
         let temporary = self.dir.join(format!("tmp-{}-{name}", std::process::id()));
         let mut options = std::fs::OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+        let mut file = options
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&temporary)?;
         let written = parts.iter().try_for_each(|part| file.write_all(part));
         let done = written.and_then(|()| std::fs::rename(&temporary, self.dir.join(name)));
         if done.is_err() {

@@ -83,10 +83,20 @@ impl Machine {
         let len = piece_end as *const () as usize - piece_sum as *const () as usize;
         // SAFETY: the pieces are this test's own code; the mapping was just made.
         unsafe {
-            std::ptr::copy_nonoverlapping(piece_sum as *const () as *const u8, base as *mut u8, len);
+            std::ptr::copy_nonoverlapping(
+                piece_sum as *const () as *const u8,
+                base as *mut u8,
+                len,
+            );
         }
         let code = CodeCache::new(&Options::default(), None, SharedAtlas::default()).unwrap();
-        let mut machine = Machine { gs, memory, code, stats: Stats::default(), base };
+        let mut machine = Machine {
+            gs,
+            memory,
+            code,
+            stats: Stats::default(),
+            base,
+        };
         test(&mut machine);
         let range = crate::layout::PRIVATE_CODE;
         // SAFETY: unmaps what `CodeCache::new` mapped; nothing uses it any more.
@@ -123,7 +133,9 @@ impl Machine {
         self.start(piece);
         self.gs.ticks_left = 1 << 40;
         loop {
-            let exit = self.code.step(self.gs, &mut self.memory, &mut self.stats, 1);
+            let exit = self
+                .code
+                .step(self.gs, &mut self.memory, &mut self.stats, 1);
             match exit {
                 Exit::Syscall => return (self.gs.regs.gpr[RAX], (1 << 40) - self.gs.ticks_left),
                 Exit::Step | Exit::Indirect => {}
@@ -136,13 +148,21 @@ impl Machine {
 #[test]
 fn pieces_compute_the_same_at_any_budget() {
     type Piece = (unsafe extern "C" fn(), u64);
-    let pieces: [Piece; 3] = [(piece_sum, 500_500), (piece_carry, 64 * 0x10 + 1), (piece_indirect, 600)];
+    let pieces: [Piece; 3] = [
+        (piece_sum, 500_500),
+        (piece_carry, 64 * 0x10 + 1),
+        (piece_indirect, 600),
+    ];
     Machine::run_all(|machine| {
         for (piece, expected) in pieces {
             let (value, ticks) = machine.run(piece, 1 << 40);
             assert_eq!(value, expected);
             for budget in [1, 2, 3, 7, 100] {
-                assert_eq!(machine.run(piece, budget), (expected, ticks), "budget {budget}");
+                assert_eq!(
+                    machine.run(piece, budget),
+                    (expected, ticks),
+                    "budget {budget}"
+                );
             }
             assert_eq!(machine.run_stepwise(piece), (expected, ticks));
             assert_eq!(machine.gs.regs.gpr[RCX], machine.gs.regs.rip);

@@ -4,3 +4,4 @@ pub mod access;
 pub mod futex;
 pub mod signals;
 pub mod threads;
+pub mod trap_flag;

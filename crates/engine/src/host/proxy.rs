@@ -363,8 +363,10 @@ fn exit(block: &ProxyBlock, status: u64) -> ! {
             siginfo::requeue(0, &info);
         }
     });
-    // SAFETY: ends this kernel thread; the kernel then clears the tid word.
+    // SAFETY: ends this kernel thread; the kernel then clears the tid word. The robust list was
+    // the executor's to walk, and its memory may be in use for something else by now.
     unsafe {
+        crate::syscall!(libc::SYS_set_robust_list, 0, 24);
         crate::syscall!(libc::SYS_exit, status);
     }
     loop {

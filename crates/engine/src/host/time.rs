@@ -23,7 +23,12 @@ extern "C" fn time(time: u64) -> i64 {
 pub fn install(gs: &mut GsBlock) {
     // SAFETY: getauxval only reads; the kernel's value is the address of its vdso or 0.
     let found = unsafe { vdso::host_functions(libc::getauxval(libc::AT_SYSINFO_EHDR)) };
-    let fallback = [clock_gettime as *const () as u64, gettimeofday as *const () as u64, time as *const () as u64, 0];
+    let fallback = [
+        clock_gettime as *const () as u64,
+        gettimeofday as *const () as u64,
+        time as *const () as u64,
+        0,
+    ];
     for ((slot, found), fallback) in gs.vdso.iter_mut().zip(found).zip(fallback) {
         *slot = if found != 0 { found } else { fallback };
     }

@@ -13,6 +13,8 @@ use iced_x86::{Code, Decoder, DecoderOptions, Instruction, OpKind, Register};
 /// The longest instruction.
 const LONGEST: usize = 15;
 /// The kernel's selectors for user code and data.
+/// The kernel's segment for 32-bit programs.
+const USER_CODE_32: u64 = 0x23;
 const USER_CODE: u64 = 0x33;
 const USER_DATA: u16 = 0x2b;
 
@@ -147,6 +149,7 @@ fn rare(ex: &mut Executor, bytes: &[u8; LONGEST]) {
     match ins.code() {
         Code::INVALID => invalid_opcode(ex),
         code if is_hidden(code) => invalid_opcode(ex),
+        Code::Popfq | Code::Popfw => pop_flags(ex, &ins),
         Code::Iretq => far_return(ex, 5),
         Code::Retfq => far_return(ex, 2),
         _ if is_segment_load(&ins) => load_segment(ex, &ins),
@@ -171,6 +174,31 @@ fn refuse(ex: &Executor, ins: &Instruction, what: &str) -> ! {
     )
 }
 
+/// What user mode may change of the flags.
+const CHANGEABLE: u64 = 0x24_0dd5;
+
+/// `popf` of a value with the trap flag; others are copied.
+fn pop_flags(ex: &mut Executor, ins: &Instruction) {
+    let rsp = ex.gs.regs.gpr[RSP];
+    let (value, size) = if ins.code() == Code::Popfw {
+        (access::read::<u16>(rsp).map(u64::from), 2)
+    } else {
+        (access::read::<u64>(rsp), 8)
+    };
+    let Ok(value) = value else {
+        return page_fault(ex, rsp);
+    };
+    let mask = if size == 2 {
+        CHANGEABLE & 0xffff
+    } else {
+        CHANGEABLE
+    };
+    let regs = &mut ex.gs.regs;
+    regs.rflags = regs.rflags & !mask | value & mask | 2;
+    regs.gpr[RSP] = rsp + size;
+    regs.rip = ins.next_ip();
+}
+
 /// iretq and far returns that stay in 64-bit code; `words` is how much of a frame they pop.
 fn far_return(ex: &mut Executor, words: u64) {
     let rsp = ex.gs.regs.gpr[RSP];
@@ -181,14 +209,14 @@ fn far_return(ex: &mut Executor, words: u64) {
             Err(_) => return page_fault(ex, rsp + 8 * k as u64),
         }
     }
-    if frame[1] & 0xffff != USER_CODE {
-        stop::refuse(ex, "a far return into 32-bit code can't be run under clew");
+    match frame[1] & 0xffff {
+        USER_CODE => {}
+        USER_CODE_32 => stop::refuse(ex, "a far return into 32-bit code can't be run under clew"),
+        _ => return general_protection(ex),
     }
     let regs = &mut ex.gs.regs;
     regs.rip = frame[0];
     if words == 5 {
-        // What user mode may change, and the bit that is always set.
-        const CHANGEABLE: u64 = 0x24_0dd5;
         regs.rflags = regs.rflags & !CHANGEABLE | frame[2] & CHANGEABLE | 2;
         regs.gpr[RSP] = frame[3];
     } else {

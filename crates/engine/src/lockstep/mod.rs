@@ -33,9 +33,6 @@ use native::Barrier;
 use original::Reached;
 use twin::{Stop, Twin};
 
-/// The trap flag: a guest that steps itself is left alone.
-const TRAP_FLAG: u64 = 0x100;
-
 /// The checker of one process. A guest's children and what it execs run unchecked.
 #[derive(Debug)]
 pub struct Lockstep {
@@ -271,7 +268,7 @@ pub fn enter(ex: &mut Executor) -> Exit {
     let Some(mut lockstep) = ex.lockstep.take() else {
         return ex.code.enter(ex.gs, &mut ex.memory, &mut ex.stats);
     };
-    let exit = if lockstep.is_active() && ex.gs.regs.rflags & TRAP_FLAG == 0 {
+    let exit = if lockstep.is_active() {
         lockstep.segment(ex)
     } else {
         ex.code.enter(ex.gs, &mut ex.memory, &mut ex.stats)

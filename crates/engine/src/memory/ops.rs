@@ -301,12 +301,12 @@ impl Memory {
                 host::mprotect(run, real)?;
             }
         }
-        let gone = prot & libc::PROT_EXEC == 0 && !writable;
+        let gone = prot & libc::PROT_EXEC == 0;
         let changeable = writable && piece.immutable();
         if piece.executable() && (gone || changeable) {
             self.code.mark_stale(range.clone());
         }
-        if gone {
+        if gone && !writable {
             self.code.drop_pages(range.clone());
         }
         self.map.update(range, |m| m.set_prot(prot));

@@ -13,15 +13,34 @@ pub fn block(region: &Region, block: &Block) -> String {
     let mut text = String::new();
     let mut formatter = IntelFormatter::new();
     formatter.options_mut().set_branch_leading_zeros(false);
-    let _ = writeln!(text, "block {:#x}: {} instructions", block.entry, block.instructions);
+    let _ = writeln!(
+        text,
+        "block {:#x}: {} instructions",
+        block.entry, block.instructions
+    );
     for run in region.newest_runs(block.guest.len()) {
-        let _ = writeln!(text, "  run {:#x}..{:#x}", run.guest, run.guest + run.guest_len as u64);
+        let _ = writeln!(
+            text,
+            "  run {:#x}..{:#x}",
+            run.guest,
+            run.guest + run.guest_len as u64
+        );
         let places: Vec<_> = region.places(&run).collect();
         for (n, place) in places.iter().enumerate() {
-            let guest_end = places.get(n + 1).map_or(run.guest + run.guest_len as u64, |p| p.guest);
-            let host_end = places.get(n + 1).map_or(run.host + run.host_len, |p| p.host);
+            let guest_end = places
+                .get(n + 1)
+                .map_or(run.guest + run.guest_len as u64, |p| p.guest);
+            let host_end = places
+                .get(n + 1)
+                .map_or(run.host + run.host_len, |p| p.host);
             list(&mut text, &mut formatter, "", place.guest, guest_end);
-            list(&mut text, &mut formatter, "        ", place.host as u64, host_end as u64);
+            list(
+                &mut text,
+                &mut formatter,
+                "        ",
+                place.host as u64,
+                host_end as u64,
+            );
         }
     }
     text

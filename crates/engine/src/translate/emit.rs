@@ -3,7 +3,7 @@
 //! In: calls that name what is wanted. Out: bytes for a known host address. Everything here is
 //! hand-encoded because these dozen forms are all there is, and translation speed is start-up time.
 
-use crate::context::{DISPATCH, EXIT_ARG, EXITS, SPILL, TARGET, TICKS_LEFT};
+use crate::context::{DISPATCH, EXIT_ARG, EXITS, SOURCE, SPILL, TARGET, TICKS_LEFT};
 
 pub const RCX: u8 = 1;
 pub const RSP: u8 = 4;
@@ -27,7 +27,10 @@ pub struct Rel8(usize);
 
 impl Emitter {
     pub fn new(base: u32) -> Emitter {
-        Emitter { base, bytes: Vec::with_capacity(512) }
+        Emitter {
+            base,
+            bytes: Vec::with_capacity(512),
+        }
     }
 
     pub fn clear(&mut self, base: u32) {
@@ -54,13 +57,25 @@ impl Emitter {
 
     /// `mov gs:[offset], reg`
     pub fn store_gs(&mut self, offset: usize, reg: u8) {
-        self.raw(&[0x65, 0x48 | (reg >> 3) << 2, 0x89, 0x04 | (reg & 7) << 3, 0x25]);
+        self.raw(&[
+            0x65,
+            0x48 | (reg >> 3) << 2,
+            0x89,
+            0x04 | (reg & 7) << 3,
+            0x25,
+        ]);
         self.imm32(offset as u32);
     }
 
     /// `mov reg, gs:[offset]`
     pub fn load_gs(&mut self, reg: u8, offset: usize) {
-        self.raw(&[0x65, 0x48 | (reg >> 3) << 2, 0x8b, 0x04 | (reg & 7) << 3, 0x25]);
+        self.raw(&[
+            0x65,
+            0x48 | (reg >> 3) << 2,
+            0x8b,
+            0x04 | (reg & 7) << 3,
+            0x25,
+        ]);
         self.imm32(offset as u32);
     }
 
@@ -95,7 +110,11 @@ impl Emitter {
 
     /// `mov dst, src` (64 bit)
     pub fn mov_reg(&mut self, dst: u8, src: u8) {
-        self.raw(&[0x48 | (src >> 3) << 2 | dst >> 3, 0x89, 0xc0 | (src & 7) << 3 | (dst & 7)]);
+        self.raw(&[
+            0x48 | (src >> 3) << 2 | dst >> 3,
+            0x89,
+            0xc0 | (src & 7) << 3 | (dst & 7),
+        ]);
     }
 
     /// `lea rsp, [rsp + disp]`
@@ -161,7 +180,10 @@ impl Emitter {
 
     pub fn bind_short(&mut self, at: Rel8) {
         let rel = self.bytes.len() - (at.0 + 1);
-        self.bytes[at.0] = u8::try_from(rel).ok().filter(|r| *r < 128).expect("short jump reaches");
+        self.bytes[at.0] = u8::try_from(rel)
+            .ok()
+            .filter(|r| *r < 128)
+            .expect("short jump reaches");
     }
 
     pub fn bind(&mut self, at: Rel32, target: u32) {
@@ -205,6 +227,7 @@ impl Emitter {
 
     /// The common end of every indirect branch: rcx is the guest target, its value is in spill 0.
     pub fn dispatch_rcx(&mut self) {
+        self.store_gs_imm(SOURCE, self.here());
         self.store_gs(TARGET, RCX);
         // movzx ecx, cx
         self.raw(&[0x0f, 0xb7, 0xc9]);

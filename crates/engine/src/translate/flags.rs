@@ -21,7 +21,9 @@ pub fn live_at(pc: u64, mut decode: impl FnMut(u64) -> Option<Instruction>) -> u
     let mut live = 0;
     let mut pc = pc;
     for _ in 0..LOOKAHEAD {
-        let Some(ins) = decode(pc) else { return live | open };
+        let Some(ins) = decode(pc) else {
+            return live | open;
+        };
         live |= ins.rflags_read() & open;
         match ins.flow_control() {
             FlowControl::Next => {}
@@ -54,14 +56,31 @@ fn kills(ins: &Instruction) -> u32 {
     }
     match ins.mnemonic() {
         // A shift by zero leaves flags alone; bit scans leave undefined ones as they were.
-        Mnemonic::Shl | Mnemonic::Shr | Mnemonic::Sar | Mnemonic::Sal | Mnemonic::Rol
-        | Mnemonic::Ror | Mnemonic::Rcl | Mnemonic::Rcr | Mnemonic::Shld | Mnemonic::Shrd => {
-            if shift_count_is_nonzero(ins) { ins.rflags_modified() } else { 0 }
+        Mnemonic::Shl
+        | Mnemonic::Shr
+        | Mnemonic::Sar
+        | Mnemonic::Sal
+        | Mnemonic::Rol
+        | Mnemonic::Ror
+        | Mnemonic::Rcl
+        | Mnemonic::Rcr
+        | Mnemonic::Shld
+        | Mnemonic::Shrd => {
+            if shift_count_is_nonzero(ins) {
+                ins.rflags_modified()
+            } else {
+                0
+            }
         }
-        Mnemonic::Bsf | Mnemonic::Bsr | Mnemonic::Bt | Mnemonic::Bts | Mnemonic::Btr
-        | Mnemonic::Btc | Mnemonic::Tzcnt | Mnemonic::Lzcnt | Mnemonic::Popcnt => {
-            ins.rflags_written() | ins.rflags_cleared() | ins.rflags_set()
-        }
+        Mnemonic::Bsf
+        | Mnemonic::Bsr
+        | Mnemonic::Bt
+        | Mnemonic::Bts
+        | Mnemonic::Btr
+        | Mnemonic::Btc
+        | Mnemonic::Tzcnt
+        | Mnemonic::Lzcnt
+        | Mnemonic::Popcnt => ins.rflags_written() | ins.rflags_cleared() | ins.rflags_set(),
         _ => ins.rflags_modified(),
     }
 }

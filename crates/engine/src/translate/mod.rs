@@ -22,7 +22,7 @@ use iced_x86::{
 };
 
 use crate::cache::region::{Lengths, Region, Run, Spilled, Stub, bind_or_link, encode_lengths};
-use crate::context::{BUDGET_RCX, Exit, TARGET};
+use crate::context::{BUDGET_RCX, Exit, SOURCE, TARGET};
 use crate::vdso;
 use emit::{CC_NZ, CC_Z, Emitter, RCX, Rel32};
 
@@ -108,47 +108,47 @@ pub fn translate(region: &mut Region, fetch: &dyn Fetch, pc: u64, shape: Shape) 
 }
 
 /// Adds a dispatch stub for `pc`, whose translation starts at `entry`.
-pub fn add_stub(region: &mut Region, fetch: &dyn Fetch, pc: u64, entry: u32, optimise: bool) {
+/// `look`: the code at `pc` can't change, so it may tell which flags are dead.
+pub fn add_stub(region: &mut Region, fetch: &dyn Fetch, pc: u64, entry: u32, look: bool) {
     let mut code = Emitter::new(region.hot);
-    dispatch_stub(region, fetch, &mut code, pc, optimise);
+    let live = if look {
+        live_flags(fetch, pc)
+    } else {
+        flags::ALL
+    };
+    dispatch_stub(region, &mut code, pc, live);
     let jump = code.jmp();
     code.bind(jump, entry);
     region.place_hot(&code);
 }
 
 /// Emits the stub that an indirect branch to `pc` goes through; falls through on a match.
-fn dispatch_stub(region: &mut Region, fetch: &dyn Fetch, code: &mut Emitter, pc: u64, optimise: bool) {
+fn dispatch_stub(region: &mut Region, code: &mut Emitter, pc: u64, live: u32) {
     let host = code.here();
-    let live = if optimise { live_flags(fetch, pc) } else { flags::ALL };
-    let low = pc <= i32::MAX as u64;
-    let next;
-    if live == 0 && low {
-        // cmp qword gs:[target], imm32
-        code.raw(&[0x65, 0x48, 0x81, 0x3c, 0x25]);
-        code.imm32(TARGET as u32);
-        code.imm32(pc as u32);
-        next = code.jcc(CC_NZ);
+    // Others pass through here on their way to a target whose flags may be live: the comparison
+    // touches none.
+    if pc <= i32::MAX as u64 {
+        code.load_gs(RCX, TARGET);
+        code.lea_rcx(-(pc as i32));
+    } else {
+        const RDX: u8 = 2;
+        code.spill(1, RDX);
+        code.mov_imm(RDX, pc.wrapping_neg());
+        code.load_gs(RCX, TARGET);
+        // lea rcx, [rcx + rdx]
+        code.raw(&[0x48, 0x8d, 0x0c, 0x11]);
+        code.unspill(RDX, 1);
+    }
+    let hit = code.jrcxz();
+    let next = code.jmp();
+    code.bind_short(hit);
+    if live & flags::DEC == 0 {
         code.unspill(RCX, 0);
         code.tick_dec();
         let out = code.jcc(CC_Z);
         let stub = budget_stub(region, pc, Exit::Budget as usize);
         code.bind(out, stub);
     } else {
-        if low {
-            code.load_gs(RCX, TARGET);
-            code.lea_rcx(-(pc as i32));
-        } else {
-            const RDX: u8 = 2;
-            code.spill(1, RDX);
-            code.mov_imm(RDX, pc.wrapping_neg());
-            code.load_gs(RCX, TARGET);
-            // lea rcx, [rcx + rdx]
-            code.raw(&[0x48, 0x8d, 0x0c, 0x11]);
-            code.unspill(RDX, 1);
-        }
-        let hit = code.jrcxz();
-        next = code.jmp();
-        code.bind_short(hit);
         code.tick_rcx();
         let zero = code.jrcxz();
         code.unspill(RCX, 0);
@@ -180,8 +180,14 @@ pub(crate) fn exit_stub_len(pc: u64) -> u32 {
     if pc > u32::MAX as u64 { 32 } else { 20 }
 }
 
-fn live_flags(fetch: &dyn Fetch, pc: u64) -> u32 {
-    flags::live_at(pc, |pc| decode(fetch, pc))
+fn live_flags(fetch: &dyn Fetch, start: u64) -> u32 {
+    flags::live_at(start, |pc| {
+        if fetch.same_body(start, pc) {
+            decode(fetch, pc)
+        } else {
+            None
+        }
+    })
 }
 
 /// The instruction at `pc`, or None if not all of it is executable.
@@ -222,7 +228,8 @@ impl Translation<'_> {
     /// Emits the whole block, returns where to enter it.
     fn block(&mut self, pc: u64) -> u32 {
         if self.shape.stub {
-            dispatch_stub(self.region, self.fetch, &mut self.code, pc, self.shape.optimise);
+            let live = self.live_flags(pc);
+            dispatch_stub(self.region, &mut self.code, pc, live);
         }
         let entry = self.code.here();
         if self.shape.mutable {
@@ -258,7 +265,11 @@ impl Translation<'_> {
             let stop = self.count >= self.shape.single.unwrap_or(MAX_INSTRUCTIONS)
                 || pc >= join
                 || (pc != start && !self.is_ours(pc));
-            let decoded = if stop { None } else { decode_with_offset(self.fetch, pc) };
+            let decoded = if stop {
+                None
+            } else {
+                decode_with_offset(self.fetch, pc)
+            };
             let Some((ins, displacement)) = decoded else {
                 // Never at the very first instruction: `translate` has decoded it. Falling from
                 // one body of code into another isn't a branch and counts no tick.
@@ -295,7 +306,11 @@ impl Translation<'_> {
     }
 
     fn push_lengths(&mut self, guest: usize, host: usize, spilled: Spilled) {
-        let lengths = Lengths { guest: guest as u8, host: host as u32, spilled };
+        let lengths = Lengths {
+            guest: guest as u8,
+            host: host as u32,
+            spilled,
+        };
         encode_lengths(&mut self.lengths, lengths);
         let run = self.runs.last_mut().expect("a run is open");
         run.guest_len += guest as u32;
@@ -307,7 +322,8 @@ impl Translation<'_> {
     fn fusible(&self, ins: &Instruction, join: u64) -> Option<Instruction> {
         let compares = matches!(ins.mnemonic(), Mnemonic::Cmp | Mnemonic::Test)
             && (0..ins.op_count()).all(|op| ins.op_kind(op) != OpKind::Memory);
-        if !compares || !self.shape.optimise || self.shape.single.is_some() || ins.next_ip() >= join {
+        if !compares || !self.shape.optimise || self.shape.single.is_some() || ins.next_ip() >= join
+        {
             return None;
         }
         let branch = decode(self.fetch, ins.next_ip())?;
@@ -318,7 +334,7 @@ impl Translation<'_> {
             && ins.len() + branch.len() < 16
             && self.is_ours(branch.ip())
             && self.is_ours(target)
-            && live_flags(self.fetch, target) & flags::DEC != 0;
+            && self.live_flags(target) & flags::DEC != 0;
         fits.then_some(branch)
     }
 
@@ -363,6 +379,7 @@ impl Translation<'_> {
     /// The end of an indirect branch: rcx, spilled to slot 0, is the guest target.
     fn dispatch(&mut self) {
         if self.shape.single.is_some() {
+            self.code.store_gs_imm(SOURCE, self.code.here());
             self.code.store_gs(TARGET, RCX);
             self.code.exit(Exit::Indirect as usize);
         } else {
@@ -385,7 +402,9 @@ impl Translation<'_> {
             FlowControl::Return if is_near_return(ins) => self.ret(ins),
             FlowControl::IndirectBranch if is_near_indirect(ins) => self.indirect(ins, spilled),
             FlowControl::IndirectCall if is_near_indirect(ins) => self.indirect(ins, spilled),
-            FlowControl::Interrupt if ins.code() == Code::Int3 => self.copy_and_end(ins),
+            FlowControl::Interrupt if matches!(ins.code(), Code::Int3 | Code::Int1) => {
+                self.copy_and_end(ins)
+            }
             FlowControl::Interrupt if ins.code() == Code::Int_imm8 && ins.immediate8() != 0x80 => {
                 self.copy_and_end(ins)
             }
@@ -428,9 +447,13 @@ impl Translation<'_> {
         if rewrite::is_engine_matter(ins) {
             return self.emulate(ins);
         }
-        if rewrite::is_xsave(ins) {
+        if matches!(ins.mnemonic(), Mnemonic::Popfq | Mnemonic::Popf) {
+            self.pop_flags(ins);
+        } else if rewrite::is_xsave(ins) {
             *spilled = rewrite::xsave(&mut self.code, ins);
-        } else if ins.segment_prefix() == Register::GS && ins.memory_segment() == Register::GS {
+        } else if ins.segment_prefix() == Register::GS && rewrite::displaces(ins) {
+            *spilled = rewrite::string_through_guest_gs(&mut self.code, ins);
+        } else if ins.segment_prefix() == Register::GS && rewrite::accesses_memory(ins) {
             *spilled = rewrite::through_guest_gs(&mut self.code, ins);
         } else if ins.is_ip_rel_memory_operand() && !self.copy_ip_relative(ins) {
             *spilled = rewrite::far_operand(&mut self.code, ins);
@@ -438,6 +461,17 @@ impl Translation<'_> {
             self.copy(ins);
         }
         Next::Sequential
+    }
+
+    /// The trap flag must not reach the CPU: a value that has it is the engine's matter. The test
+    /// may spoil the flags, which are about to be replaced.
+    fn pop_flags(&mut self, ins: &Instruction) {
+        // test dword [rsp], TF
+        self.code.raw(&[0xf7, 0x04, 0x24, 0x00, 0x01, 0x00, 0x00]);
+        let usual = self.code.jcc_short(CC_Z);
+        self.emulate(ins);
+        self.code.bind_short(usual);
+        self.copy(ins);
     }
 
     fn copy(&mut self, ins: &Instruction) {
@@ -498,14 +532,17 @@ impl Translation<'_> {
         if self.shape.mutable {
             return None;
         }
-        self.region.find(target).or_else(|| self.find_in_progress(target))
+        self.region
+            .find(target)
+            .or_else(|| self.find_in_progress(target))
     }
 
     /// Looks in the block under construction.
     fn find_in_progress(&self, target: u64) -> Option<u32> {
-        let run = self.runs.iter().find(|run| {
-            run.guest <= target && target < run.guest + run.guest_len as u64
-        })?;
+        let run = self
+            .runs
+            .iter()
+            .find(|run| run.guest <= target && target < run.guest + run.guest_len as u64)?;
         let mut guest = run.guest;
         let mut host = run.host;
         let mut at = (run.lengths - self.lengths_base) as usize;
@@ -525,7 +562,7 @@ impl Translation<'_> {
             self.go_to(target);
             return;
         }
-        let live = if self.shape.optimise { live_flags(self.fetch, target) } else { flags::ALL };
+        let live = self.live_flags(target);
         if live & flags::DEC == 0 {
             self.code.tick_dec();
             if self.shape.single.is_some() {
@@ -549,6 +586,16 @@ impl Translation<'_> {
             self.bind_budget(out, target, BUDGET_RCX);
             self.code.bind_short(go);
             self.go_to(target);
+        }
+    }
+
+    /// Flags that code at `pc` may read. Code that may change tells nothing: what is dead there
+    /// now may be live when this block is still in use.
+    fn live_flags(&self, pc: u64) -> u32 {
+        if self.shape.optimise && !self.shape.mutable {
+            live_flags(self.fetch, pc)
+        } else {
+            flags::ALL
         }
     }
 
@@ -585,7 +632,11 @@ impl Translation<'_> {
     }
 
     fn branch_to(&mut self, target: u64, backward: bool) {
-        if backward { self.tick_and_go(target) } else { self.go_to(target) }
+        if backward {
+            self.tick_and_go(target)
+        } else {
+            self.go_to(target)
+        }
     }
 
     fn jump(&mut self, target: u64, from: u64) -> Next {
@@ -604,9 +655,10 @@ impl Translation<'_> {
             && self.is_ours(target)
             && self.fetch.code_end(target).is_some()
             && decode(self.fetch, target).is_some()
-            && !self.runs.iter().any(|run| {
-                (run.guest..run.guest + run.guest_len.max(1) as u64).contains(&target)
-            })
+            && !self
+                .runs
+                .iter()
+                .any(|run| (run.guest..run.guest + run.guest_len.max(1) as u64).contains(&target))
             && (self.shape.mutable || self.region.find(target).is_none());
         if new {
             Next::Follow(target)
@@ -624,18 +676,24 @@ impl Translation<'_> {
             if self.frames.len() >= MAX_CALL_DEPTH {
                 self.frames.remove(0);
             }
-            self.frames.push(Frame { returns_to: ins.next_ip() });
+            self.frames.push(Frame {
+                returns_to: ins.next_ip(),
+            });
         }
         next
     }
 
     fn ret(&mut self, ins: &Instruction) -> Next {
-        let extra = if ins.op_count() == 1 { ins.immediate16() as i32 } else { 0 };
-        if let Some(frame) = self.frames.pop() {
-            let back = frame.returns_to;
-            if extra == 0 && back <= i32::MAX as u64 && live_flags(self.fetch, back) == 0 {
-                return self.ret_expected(back);
-            }
+        let extra = if ins.op_count() == 1 {
+            ins.immediate16() as i32
+        } else {
+            0
+        };
+        if let Some(frame) = self.frames.pop()
+            && extra == 0
+            && frame.returns_to <= i32::MAX as u64
+        {
+            return self.ret_expected(frame.returns_to);
         }
         self.frames.clear();
         self.ret_anywhere(extra);
@@ -652,18 +710,35 @@ impl Translation<'_> {
         self.dispatch();
     }
 
-    /// The return of a call that this block followed: it nearly always goes back there.
+    /// The return of a call that this block followed: it nearly always goes back there. Where it
+    /// doesn't (others may have come to this return), flags may be live, so none are touched.
     fn ret_expected(&mut self, back: u64) -> Next {
-        // cmp qword [rsp], imm32
-        self.code.raw(&[0x48, 0x81, 0x3c, 0x24]);
-        self.code.imm32(back as u32);
-        let expected = self.code.jcc_short(CC_Z);
-        self.ret_anywhere(0);
+        self.code.spill(0, RCX);
+        // mov rcx, [rsp]: if it faults nothing has changed.
+        self.code.raw(&[0x48, 0x8b, 0x0c, 0x24]);
+        self.code.lea_rcx(-(back as i32));
+        let expected = self.code.jrcxz();
+        self.code.lea_rcx(back as i32);
+        self.code.adjust_rsp(8);
+        self.dispatch();
         self.code.bind_short(expected);
         self.code.adjust_rsp(8);
-        self.code.tick_dec();
-        let out = self.code.jcc(CC_Z);
-        self.bind_budget(out, back, Exit::Budget as usize);
+        let live = self.live_flags(back);
+        if live & flags::DEC == 0 {
+            self.code.unspill(RCX, 0);
+            self.code.tick_dec();
+            let out = self.code.jcc(CC_Z);
+            self.bind_budget(out, back, Exit::Budget as usize);
+        } else {
+            self.code.tick_rcx();
+            let zero = self.code.jrcxz();
+            self.code.unspill(RCX, 0);
+            let go = self.code.jmp_short();
+            self.code.bind_short(zero);
+            let out = self.code.jmp();
+            self.bind_budget(out, back, BUDGET_RCX);
+            self.code.bind_short(go);
+        }
         self.follow_or_go(back)
     }
 
@@ -690,7 +765,11 @@ impl Translation<'_> {
             region.add_run(*run, enterable);
             guest.push(run.guest..run.guest + run.guest_len as u64);
         }
-        Block { entry, guest, instructions: self.count }
+        Block {
+            entry,
+            guest,
+            instructions: self.count,
+        }
     }
 }
 
@@ -716,12 +795,10 @@ fn is_near_indirect(ins: &Instruction) -> bool {
 fn shown_to_guest(ins: &Instruction) -> bool {
     match ins.encoding() {
         EncodingKind::Legacy | EncodingKind::XOP | EncodingKind::D3NOW => true,
-        EncodingKind::VEX => {
-            !(0..ins.op_count()).any(|op| {
-                ins.op_kind(op) == OpKind::Register
-                    && (ins.op_register(op).is_k() || ins.op_register(op).is_tmm())
-            })
-        }
+        EncodingKind::VEX => !(0..ins.op_count()).any(|op| {
+            ins.op_kind(op) == OpKind::Register
+                && (ins.op_register(op).is_k() || ins.op_register(op).is_tmm())
+        }),
         _ => false,
     }
 }

@@ -3,7 +3,7 @@
 use iced_x86::{Code, Encoder, Instruction, MemoryOperand, Mnemonic, OpKind, Register};
 
 use super::emit::{Emitter, RCX};
-use crate::cache::region::Spilled;
+use crate::cache::region::{Displaced, Spilled};
 use crate::context::{GsBlock, Regs};
 use std::mem::offset_of;
 
@@ -113,11 +113,64 @@ pub fn through_guest_gs(code: &mut Emitter, ins: &Instruction) -> Spilled {
     code.load_gs(number(base), GS_BASE);
     // lea reg, [reg + base]
     let sum = MemoryOperand::new(reg, base, 1, 0, 0, false, Register::None);
-    encode(code, &Instruction::with2(Code::Lea_r64_m, reg, sum).expect("lea"));
+    encode(
+        code,
+        &Instruction::with2(Code::Lea_r64_m, reg, sum).expect("lea"),
+    );
     code.unspill(number(base), 2);
     encode_through(code, ins, reg);
     code.unspill(number(reg), 1);
     Spilled::Reg(number(reg))
+}
+
+/// Does the instruction access memory at its operand's address (which `lea` and `nop` don't)?
+pub fn accesses_memory(ins: &Instruction) -> bool {
+    ins.mnemonic() != Mnemonic::Lea
+        && (0..ins.op_count()).any(|op| ins.op_kind(op) == OpKind::Memory)
+}
+
+/// String instructions and `xlat`, whose address comes from a fixed register.
+pub fn displaces(ins: &Instruction) -> bool {
+    let source = [
+        OpKind::MemorySegSI,
+        OpKind::MemorySegESI,
+        OpKind::MemorySegRSI,
+    ];
+    ins.mnemonic() == Mnemonic::Xlatb
+        || (0..ins.op_count()).any(|op| source.contains(&ins.op_kind(op)))
+}
+
+/// A string instruction relative to the guest's gs: its register is displaced meanwhile.
+pub fn string_through_guest_gs(code: &mut Emitter, ins: &Instruction) -> Spilled {
+    let (displaced, address) = match ins.mnemonic() {
+        Mnemonic::Xlatb => (Register::RBX, Displaced::Rbx),
+        _ => (Register::RSI, Displaced::Rsi),
+    };
+    let reg = scratch(ins, &[displaced]);
+    let add = |code: &mut Emitter| {
+        let sum = MemoryOperand::new(displaced, reg, 1, 0, 0, false, Register::None);
+        encode(
+            code,
+            &Instruction::with2(Code::Lea_r64_m, displaced, sum).expect("lea"),
+        );
+    };
+    code.spill(1, number(reg));
+    code.load_gs(number(reg), GS_BASE);
+    add(code);
+    let mut plain = *ins;
+    plain.set_segment_prefix(Register::None);
+    encode(code, &plain);
+    code.load_gs(number(reg), GS_BASE);
+    // Minus the base without touching flags: not reg; lea reg, [reg + 1]
+    code.raw(&[0x48 | number(reg) >> 3, 0xf7, 0xd0 | (number(reg) & 7)]);
+    let one = MemoryOperand::new(reg, Register::None, 1, 1, 1, false, Register::None);
+    encode(
+        code,
+        &Instruction::with2(Code::Lea_r64_m, reg, one).expect("lea"),
+    );
+    add(code);
+    code.unspill(number(reg), 1);
+    Spilled::Displaced(address, number(reg))
 }
 
 /// Clamps the component mask in edx:eax to x87, SSE and AVX around the instruction.
@@ -130,7 +183,10 @@ pub fn xsave(code: &mut Emitter, ins: &Instruction) -> Spilled {
     if ins.segment_prefix() == Register::GS {
         code.load_gs(RDX, GS_BASE);
         let sum = MemoryOperand::new(reg, Register::RDX, 1, 0, 0, false, Register::None);
-        encode(code, &Instruction::with2(Code::Lea_r64_m, reg, sum).expect("lea"));
+        encode(
+            code,
+            &Instruction::with2(Code::Lea_r64_m, reg, sum).expect("lea"),
+        );
     }
     // The mask without touching flags: edx = 7, eax = pext(eax, edx), edx = 0.
     code.mov_imm(RDX, 7);
@@ -159,7 +215,10 @@ fn address_into(code: &mut Emitter, ins: &Instruction, reg: Register) {
         false,
         Register::None,
     );
-    encode(code, &Instruction::with2(Code::Lea_r64_m, reg, operand).expect("lea"));
+    encode(
+        code,
+        &Instruction::with2(Code::Lea_r64_m, reg, operand).expect("lea"),
+    );
 }
 
 /// The instruction with its memory operand replaced by `[reg]`.

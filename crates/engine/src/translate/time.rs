@@ -22,7 +22,10 @@ const CALLER_SAVED: [u8; 8] = [1, 2, 6, 7, 8, 9, 10, 11];
 
 /// Can this call be answered in the cache?
 pub fn is_fast(call: VdsoCall) -> bool {
-    matches!(call, VdsoCall::ClockGettime | VdsoCall::Gettimeofday | VdsoCall::Time)
+    matches!(
+        call,
+        VdsoCall::ClockGettime | VdsoCall::Gettimeofday | VdsoCall::Time
+    )
 }
 
 /// Emits the call in place of its `syscall` instruction; `slow` emits the ordinary way out.

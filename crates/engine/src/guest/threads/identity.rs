@@ -1,5 +1,6 @@
-//! Calls about a thread's own words: nothing of these reaches the kernel, since the engine does
-//! the kernel's part at the thread's end (see `exit` and `robust`).
+//! Calls about a thread's own words. The engine does the kernel's part at the thread's end (see
+//! `exit` and `robust`); the kernel knows of the robust list for the case that the whole process
+//! is killed and other processes wait for what it held.
 
 use crate::executor::Executor;
 use crate::kernel::Outcome;
@@ -22,7 +23,7 @@ pub fn sys_set_robust_list(ex: &mut Executor, args: [u64; 6]) -> Outcome {
         return Outcome::Return(err(libc::EINVAL));
     }
     ex.current().robust_list = args[0];
-    Outcome::Return(0)
+    Outcome::Return(ex.call_on_proxy(libc::SYS_set_robust_list, args))
 }
 
 pub fn sys_get_robust_list(ex: &mut Executor, args: [u64; 6]) -> Outcome {

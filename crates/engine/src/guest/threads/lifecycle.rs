@@ -97,6 +97,8 @@ impl Executor {
         let threads = std::mem::take(&mut self.threads);
         self.threads = only_current(threads);
         self.current().tid = own_ids().1;
+        self.current().robust_list = 0;
+        self.current().clear_child_tid = 0;
         // Whatever the parent had, set it anew.
         self.current().signals.kernel_mask = SigSet::ALL;
         self.sync_mask();

@@ -1,7 +1,7 @@
 //! Robust lists: the futexes that a thread holds when it ends.
 //!
-//! The kernel never learns of them, so that they are released in the thread's own turn, at a
-//! point that a replay can reach again.
+//! They are released in the thread's own turn, at a point that a replay can reach again; the
+//! kernel releases those of a process that is killed.
 
 use super::Thread;
 use crate::executor::Executor;

@@ -1,0 +1,17 @@
+#!/bin/sh
+# Runs the tests of the workspace in the release profile; ends with the runner's summary.
+# cargo-nextest is used where it is installed: one summary for all suites.
+#
+#     tools/test.sh          all but the long ones
+#     tools/test.sh --all
+set -eu
+cd "$(dirname "$0")/.."
+cargo=${CARGO:-cargo}
+
+"$cargo" build --release --package clew
+if "$cargo" nextest --version >/dev/null 2>&1; then
+    [ "${1:-}" = --all ] && ignored=all || ignored=default
+    exec "$cargo" nextest run --release --workspace --no-fail-fast --run-ignored $ignored
+fi
+[ "${1:-}" = --all ] && set -- --include-ignored
+exec "$cargo" test --release --workspace --no-fail-fast --lib --bins --tests -- "$@"
