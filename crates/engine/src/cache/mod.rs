@@ -59,7 +59,7 @@ pub struct CodeCache {
     optimise_up_to: u64,
     /// Blocks to show with their translation, by number.
     dump: Range<u64>,
-    /// From this block on, the next suitable one gets a mistake (see `lockstep::spoil`).
+    /// From this block on, the next suitable optimised one gets a mistake (see `lockstep::spoil`).
     spoil: Option<u64>,
     trace: bool,
 }
@@ -276,7 +276,8 @@ impl CodeCache {
                     translate::dump::block(region, &block)
                 );
             }
-            if self.spoil.is_some_and(|from| from <= self.blocks)
+            if optimise
+                && self.spoil.is_some_and(|from| from <= self.blocks)
                 && crate::lockstep::spoil::block(region, &block)
             {
                 self.spoil = None;
@@ -492,9 +493,17 @@ impl CodeCache {
 
     /// The translation of the instruction at `pc`, if it is in an image's code.
     pub fn host_code(&self, pc: u64) -> Option<Range<u32>> {
-        let region = &self.images.iter().find(|i| i.region.guest.contains(&pc))?.region;
+        let region = &self
+            .images
+            .iter()
+            .find(|i| i.region.guest.contains(&pc))?
+            .region;
         let start = region.find(pc)?;
-        let same = |host: &u32| region.place_of(*host).is_some_and(|place| place.host == start);
+        let same = |host: &u32| {
+            region
+                .place_of(*host)
+                .is_some_and(|place| place.host == start)
+        };
         Some(start..start + (start..).take_while(same).count() as u32)
     }
 

@@ -47,8 +47,8 @@ impl State {
     pub fn of_twin(regs: &libc::user_regs_struct, area: &[u8]) -> State {
         let mut state = State::of_area(area);
         state.gpr = [
-            regs.rax, regs.rcx, regs.rdx, regs.rbx, regs.rsp, regs.rbp, regs.rsi, regs.rdi, regs.r8,
-            regs.r9, regs.r10, regs.r11, regs.r12, regs.r13, regs.r14, regs.r15,
+            regs.rax, regs.rcx, regs.rdx, regs.rbx, regs.rsp, regs.rbp, regs.rsi, regs.rdi,
+            regs.r8, regs.r9, regs.r10, regs.r11, regs.r12, regs.r13, regs.r14, regs.r15,
         ];
         (state.rip, state.rflags) = (regs.rip, regs.eflags);
         (state.fs_base, state.gs_base) = (regs.fs_base, regs.gs_base);
@@ -129,6 +129,10 @@ pub fn flag_names(flags: u64) -> String {
         (0x4_0000, "AC"),
         (0x20_0000, "ID"),
     ];
-    let set: Vec<&str> = names.iter().filter(|(bit, _)| flags & bit != 0).map(|n| n.1).collect();
+    let set: Vec<&str> = names
+        .iter()
+        .filter(|(bit, _)| flags & bit != 0)
+        .map(|n| n.1)
+        .collect();
     set.join(" ")
 }

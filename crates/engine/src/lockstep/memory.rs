@@ -33,7 +33,12 @@ pub fn compare(memory: &Memory, twin: &Twin) -> Result<(), Difference> {
     Ok(())
 }
 
-fn compare_mapping(mapping: &Mapping, twin: &Twin, here: &File, there: &File) -> Result<(), Difference> {
+fn compare_mapping(
+    mapping: &Mapping,
+    twin: &Twin,
+    here: &File,
+    there: &File,
+) -> Result<(), Difference> {
     let mut at = mapping.start;
     while at < mapping.end {
         let count = ((mapping.end - at) / PAGE).min(BATCH) as usize;
@@ -52,7 +57,10 @@ fn compare_mapping(mapping: &Mapping, twin: &Twin, here: &File, there: &File) ->
 fn entries(map: &File, at: u64, count: usize) -> [u64; BATCH as usize] {
     let mut bytes = [0u8; BATCH as usize * 8];
     let mut entries = [0; BATCH as usize];
-    if map.read_exact_at(&mut bytes[..count * 8], at / PAGE * 8).is_err() {
+    if map
+        .read_exact_at(&mut bytes[..count * 8], at / PAGE * 8)
+        .is_err()
+    {
         // Unknown: look at all of them.
         entries.fill(PRESENT | EXCLUSIVE);
         return entries;
@@ -71,13 +79,19 @@ fn compare_page(at: u64, twin: &Twin) -> Result<(), Difference> {
     let mut here = [0u8; PAGE as usize];
     let mut there = [0u8; PAGE as usize];
     // Pages that can't be read (behind a file's end) have nothing to compare.
-    if crate::guest::access::read_bytes(at, &mut here).is_err() || twin.read(at, &mut there) < here.len() {
+    if crate::guest::access::read_bytes(at, &mut here).is_err()
+        || twin.read(at, &mut there) < here.len()
+    {
         return Ok(());
     }
     if here == there {
         return Ok(());
     }
-    let first = here.iter().zip(&there).position(|(a, b)| a != b).expect("they differ");
+    let first = here
+        .iter()
+        .zip(&there)
+        .position(|(a, b)| a != b)
+        .expect("they differ");
     let count = here.iter().zip(&there).filter(|(a, b)| a != b).count();
     let word = first & !7;
     let hex = |bytes: &[u8; PAGE as usize]| {

@@ -98,7 +98,11 @@ impl Lockstep {
             self.instructions,
             self.stretches,
             self.segments,
-            if self.instructions >= self.limit { " (the limit)" } else { "" }
+            if self.instructions >= self.limit {
+                " (the limit)"
+            } else {
+                ""
+            }
         )
     }
 
@@ -122,13 +126,16 @@ impl Lockstep {
         let mut attention = false;
         let next = loop {
             let next = self.stretch(ex, &mut twin, &mut attention);
-            let next = next.unwrap_or_else(|difference| report::give_up(ex, self, &twin, &difference));
+            let next =
+                next.unwrap_or_else(|difference| report::give_up(ex, self, &twin, &difference));
             if self.stretch == 1 {
                 self.compare_memory(ex, &twin);
             }
             match next {
                 Next::Stretch if attention => break Next::Leave(Exit::Attention),
-                Next::Stretch if self.instructions >= self.limit => break Next::Leave(Exit::Attention),
+                Next::Stretch if self.instructions >= self.limit => {
+                    break Next::Leave(Exit::Attention);
+                }
                 Next::Stretch => {}
                 next => break next,
             }
@@ -242,9 +249,10 @@ fn agree(ex: &Executor, twin: &Twin, stop: &Stop, reached: &Reached) -> Result<N
             same(here == twin.next_pc(&ex.memory), Next::Leave(exit))
         }
         (Stop::Barrier(Barrier::Unrepeatable), None) => same(here == there, Next::Skip),
-        (Stop::Fault(sig), Some(exit @ Exit::Fault)) => {
-            same(here == there && ex.gs.fault.signo == *sig, Next::Leave(exit))
-        }
+        (Stop::Fault(sig), Some(exit @ Exit::Fault)) => same(
+            here == there && ex.gs.fault.signo == *sig,
+            Next::Leave(exit),
+        ),
         _ => same(false, Next::Stretch),
     }
 }

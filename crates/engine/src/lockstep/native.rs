@@ -4,7 +4,8 @@
 //! what one gets wrong the other shall find.
 
 use iced_x86::{
-    Code, Decoder, DecoderOptions, EncodingKind, FlowControl, Instruction, Mnemonic, OpKind, RflagsBits,
+    Code, Decoder, DecoderOptions, EncodingKind, FlowControl, Instruction, Mnemonic, OpKind,
+    RflagsBits,
 };
 
 use crate::vdso::{self, VdsoCall};
@@ -29,7 +30,10 @@ pub enum Barrier {
 pub enum Flow {
     Next,
     /// A direct branch; `call` doesn't tick when it goes back.
-    Direct { target: u64, call: bool },
+    Direct {
+        target: u64,
+        call: bool,
+    },
     /// A return, or a branch through a register or memory.
     Indirect,
 }
@@ -100,8 +104,8 @@ fn barrier(ins: &Instruction) -> Option<Barrier> {
             3 | 4 => Some(Barrier::Trap),
             _ => None,
         },
-        Cpuid | Xgetbv | Pause | Wrfsbase | Wrgsbase | Rdgsbase | Sysenter | Xtest | Xbegin | Xend
-        | Xabort | Iretq | Iretd | Iret | Retf | Lfs | Lgs | Lss => Some(Barrier::Engine),
+        Cpuid | Xgetbv | Pause | Wrfsbase | Wrgsbase | Rdgsbase | Sysenter | Xtest | Xbegin
+        | Xend | Xabort | Iretq | Iretd | Iret | Retf | Lfs | Lgs | Lss => Some(Barrier::Engine),
         Mov | Pop if writes_segment(ins) => Some(Barrier::Engine),
         // Time and chance; which parts of the state the CPU believes to be in use; the address of
         // the last x87 instruction, which is the translation's; the stepper's own trap flag.
@@ -175,7 +179,11 @@ fn hardware(flags: u32) -> u32 {
         (RflagsBits::SF, 0x80),
         (RflagsBits::OF, 0x800),
     ];
-    pairs.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, hardware)| hardware).sum()
+    pairs
+        .iter()
+        .filter(|(bit, _)| flags & bit != 0)
+        .map(|(_, hardware)| hardware)
+        .sum()
 }
 
 #[cfg(test)]
@@ -190,10 +198,22 @@ mod tests {
     fn branches() {
         // jmp $
         let back = decode(&[0xeb, 0xfe]).flow;
-        assert_eq!(back, Flow::Direct { target: 0x1000, call: false });
+        assert_eq!(
+            back,
+            Flow::Direct {
+                target: 0x1000,
+                call: false
+            }
+        );
         // call $+5
         let call = decode(&[0xe8, 0, 0, 0, 0]).flow;
-        assert_eq!(call, Flow::Direct { target: 0x1005, call: true });
+        assert_eq!(
+            call,
+            Flow::Direct {
+                target: 0x1005,
+                call: true
+            }
+        );
         assert_eq!(decode(&[0xc3]).flow, Flow::Indirect);
         // call [rax]
         assert_eq!(decode(&[0xff, 0x10]).flow, Flow::Indirect);

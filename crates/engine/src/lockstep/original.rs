@@ -88,10 +88,18 @@ fn run(ex: &mut Executor, ticks: i64, more: i64, attention: &mut bool) -> Reache
             Exit::Budget if used < budget => {}
             Exit::Fault if writes_code(ex) => {
                 if ex.gs.ticks_left <= 0 {
-                    return Reached { exit: Some(Exit::Budget), ticks: budget };
+                    return Reached {
+                        exit: Some(Exit::Budget),
+                        ticks: budget,
+                    };
                 }
             }
-            _ => return Reached { exit: Some(exit), ticks: used },
+            _ => {
+                return Reached {
+                    exit: Some(exit),
+                    ticks: used,
+                };
+            }
         }
     }
 }

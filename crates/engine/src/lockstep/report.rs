@@ -32,7 +32,10 @@ fn text(ex: &Executor, lockstep: &Lockstep, twin: &Twin, difference: &Difference
     if let Some((here, there)) = &difference.registers {
         registers(&mut text, here, there);
     }
-    let _ = writeln!(text, "the native way here, each instruction with its translation:");
+    let _ = writeln!(
+        text,
+        "the native way here, each instruction with its translation:"
+    );
     let from = twin.trail.len().saturating_sub(SHOWN);
     for &pc in &twin.trail[from..] {
         instruction(&mut text, ex, pc);
@@ -61,9 +64,19 @@ fn registers(text: &mut String, here: &State, there: &State) {
     line("fs base", hex(here.fs_base), hex(there.fs_base));
     line("gs base", hex(here.gs_base), hex(there.gs_base));
     line("mxcsr", hex(here.mxcsr as u64), hex(there.mxcsr as u64));
-    line("x87", format!("{:x?}", here.x87), format!("{:x?}", there.x87));
+    line(
+        "x87",
+        format!("{:x?}", here.x87),
+        format!("{:x?}", there.x87),
+    );
     // Of the many others only those that differ.
-    let bytes = |bytes: &[u8]| bytes.iter().rev().map(|b| format!("{b:02x}")).collect::<String>();
+    let bytes = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .rev()
+            .map(|b| format!("{b:02x}"))
+            .collect::<String>()
+    };
     for i in 0..8 {
         if here.st[i] != there.st[i] {
             line(&format!("st{i}"), bytes(&here.st[i]), bytes(&there.st[i]));
@@ -90,7 +103,9 @@ fn instruction(text: &mut String, ex: &Executor, pc: u64) {
         return;
     }
     list(text, "", &bytes, pc, 1);
-    let Some(host) = ex.code.host_code(pc) else { return };
+    let Some(host) = ex.code.host_code(pc) else {
+        return;
+    };
     // SAFETY: the cache says that this is a translation, and nothing changes it meanwhile.
     let code = unsafe {
         std::slice::from_raw_parts(host.start as *const u8, (host.end - host.start) as usize)

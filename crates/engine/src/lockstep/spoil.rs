@@ -1,29 +1,39 @@
-//! A deliberate mistake: `--debug spoil=N` mistranslates one instruction of block N (or of the
-//! first one after it that has a suitable one), to see the checker find it.
+//! A deliberate mistake: `--debug spoil=N` mistranslates one instruction of the first suitable
+//! block from number N on, to see the checker find it. It plays the part of a bad optimisation:
+//! blocks that aren't optimised (`bisect`) stay right.
 
-use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic, OpKind};
 
 use crate::cache::region::{Region, write_code};
 use crate::translate::Block;
 
-/// Changes a constant in the newest block of `region`; false if it has none.
+/// Changes a constant at the beginning of the newest block of `region`, where it is sure to be
+/// executed; false if there is none.
 pub fn block(region: &Region, block: &Block) -> bool {
-    for run in region.newest_runs(block.guest.len()) {
-        for place in region.places(&run) {
-            // SAFETY: both belong to the block that was just made; a run isn't the last thing in
-            // its region or mapping by less than an instruction's length, or decoding stops there.
-            let (guest, host) = unsafe {
-                let guest = (run.guest + run.guest_len as u64 - place.guest).min(15) as usize;
-                let host = (run.host + run.host_len - place.host).min(15) as usize;
-                (
-                    std::slice::from_raw_parts(place.guest as *const u8, guest),
-                    std::slice::from_raw_parts(place.host as *const u8, host),
-                )
-            };
-            if let Some(at) = constant(guest).filter(|&at| host.get(..=at) == guest.get(..=at)) {
-                write_code(place.host + at as u32, &[guest[at] ^ 1]);
-                return true;
-            }
+    let Some(run) = region
+        .newest_runs(block.guest.len())
+        .into_iter()
+        .find(|run| run.host >= block.entry)
+    else {
+        return false;
+    };
+    for place in region.places(&run) {
+        let guest = (run.guest + run.guest_len as u64 - place.guest).min(15) as usize;
+        let host = (run.host + run.host_len - place.host).min(15) as usize;
+        // SAFETY: both belong to the block that was just made.
+        let (guest, host) = unsafe {
+            (
+                std::slice::from_raw_parts(place.guest as *const u8, guest),
+                std::slice::from_raw_parts(place.host as *const u8, host),
+            )
+        };
+        let ins = Decoder::with_ip(64, guest, place.guest, DecoderOptions::NONE).decode();
+        if ins.flow_control() != FlowControl::Next {
+            return false;
+        }
+        if let Some(at) = constant(guest).filter(|&at| host.get(..=at) == guest.get(..=at)) {
+            write_code(place.host + at as u32, &[guest[at] ^ 1]);
+            return true;
         }
     }
     false
@@ -33,8 +43,10 @@ pub fn block(region: &Region, block: &Block) -> bool {
 fn constant(bytes: &[u8]) -> Option<usize> {
     let mut decoder = Decoder::with_ip(64, bytes, 0, DecoderOptions::NONE);
     let ins = decoder.decode();
-    let suits = matches!(ins.mnemonic(), Mnemonic::Add | Mnemonic::Sub | Mnemonic::Mov | Mnemonic::Xor)
-        && ins.op0_kind() == OpKind::Register
+    let suits = matches!(
+        ins.mnemonic(),
+        Mnemonic::Add | Mnemonic::Sub | Mnemonic::Mov | Mnemonic::Xor
+    ) && ins.op0_kind() == OpKind::Register
         && ins.op_count() == 2
         && ins.op1_kind() != OpKind::Register
         && ins.op1_kind() != OpKind::Memory;

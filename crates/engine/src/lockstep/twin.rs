@@ -113,7 +113,8 @@ impl Twin {
         let mut status = 0i32;
         // SAFETY: the kernel writes one int.
         let ret = loop {
-            let ret = unsafe { syscall!(libc::SYS_wait4, self.pid, &raw mut status, libc::__WALL, 0) };
+            let ret =
+                unsafe { syscall!(libc::SYS_wait4, self.pid, &raw mut status, libc::__WALL, 0) };
             if ret != sys::err(libc::EINTR) {
                 break ret;
             }
@@ -147,8 +148,15 @@ impl Twin {
         let components = area[512] | guest.0[512];
         area[..guest.0.len()].copy_from_slice(&guest.0);
         area[512] = components;
-        let vector = libc::iovec { iov_base: area.as_mut_ptr().cast(), iov_len: len };
-        self.ptrace(libc::PTRACE_SETREGSET, NT_X86_XSTATE, &raw const vector as u64);
+        let vector = libc::iovec {
+            iov_base: area.as_mut_ptr().cast(),
+            iov_len: len,
+        };
+        self.ptrace(
+            libc::PTRACE_SETREGSET,
+            NT_X86_XSTATE,
+            &raw const vector as u64,
+        );
         self.ptrace(libc::PTRACE_SETREGS, 0, &raw const self.regs as u64);
     }
 
@@ -160,8 +168,15 @@ impl Twin {
     /// Its extended state in the standard XSAVE format, and how long that is.
     fn read_area(&self) -> ([u8; AREA], usize) {
         let mut area = [0u8; AREA];
-        let mut vector = libc::iovec { iov_base: area.as_mut_ptr().cast(), iov_len: area.len() };
-        self.ptrace(libc::PTRACE_GETREGSET, NT_X86_XSTATE, &raw mut vector as u64);
+        let mut vector = libc::iovec {
+            iov_base: area.as_mut_ptr().cast(),
+            iov_len: area.len(),
+        };
+        self.ptrace(
+            libc::PTRACE_GETREGSET,
+            NT_X86_XSTATE,
+            &raw mut vector as u64,
+        );
         (area, vector.iov_len)
     }
 
@@ -221,7 +236,9 @@ impl Twin {
         if let Some(&native) = self.decoded.borrow().get(&pc) {
             return Some(native);
         }
-        let Fetch::Executable(code) = memory.fetch(pc) else { return None };
+        let Fetch::Executable(code) = memory.fetch(pc) else {
+            return None;
+        };
         let mut bytes = [0u8; 15];
         let len = self.read(pc, &mut bytes);
         let native = Native::decode(&bytes[..len], pc)?;
@@ -297,26 +314,58 @@ impl Twin {
 
     /// Reads its memory; how many bytes could be read.
     pub fn read(&self, at: u64, into: &mut [u8]) -> usize {
-        let here = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
-        let there = libc::iovec { iov_base: at as *mut _, iov_len: into.len() };
+        let here = libc::iovec {
+            iov_base: into.as_mut_ptr().cast(),
+            iov_len: into.len(),
+        };
+        let there = libc::iovec {
+            iov_base: at as *mut _,
+            iov_len: into.len(),
+        };
         // SAFETY: the kernel writes into `into` at most.
         let n = unsafe {
-            syscall!(libc::SYS_process_vm_readv, self.pid, &raw const here, 1, &raw const there, 1, 0)
+            syscall!(
+                libc::SYS_process_vm_readv,
+                self.pid,
+                &raw const here,
+                1,
+                &raw const there,
+                1,
+                0
+            )
         };
         if n > 0 {
             return n as usize;
         }
         // An instruction at the end of memory: what is on its page.
         let room = (4096 - at % 4096) as usize;
-        if room < into.len() { self.read(at, &mut into[..room]) } else { 0 }
+        if room < into.len() {
+            self.read(at, &mut into[..room])
+        } else {
+            0
+        }
     }
 
     fn write(&self, at: u64, bytes: &[u8]) {
-        let here = libc::iovec { iov_base: bytes.as_ptr() as *mut _, iov_len: bytes.len() };
-        let there = libc::iovec { iov_base: at as *mut _, iov_len: bytes.len() };
+        let here = libc::iovec {
+            iov_base: bytes.as_ptr() as *mut _,
+            iov_len: bytes.len(),
+        };
+        let there = libc::iovec {
+            iov_base: at as *mut _,
+            iov_len: bytes.len(),
+        };
         // SAFETY: changes the twin's memory only.
         unsafe {
-            syscall!(libc::SYS_process_vm_writev, self.pid, &raw const here, 1, &raw const there, 1, 0)
+            syscall!(
+                libc::SYS_process_vm_writev,
+                self.pid,
+                &raw const here,
+                1,
+                &raw const there,
+                1,
+                0
+            )
         };
     }
 
@@ -392,7 +441,13 @@ fn become_twin(memory: &Memory) -> ! {
     let blocked = SigSet::ASYNCHRONOUS;
     // SAFETY: changes this process only, which is the twin's alone.
     unsafe {
-        syscall!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const blocked, 0, 8);
+        syscall!(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            &raw const blocked,
+            0,
+            8
+        );
         syscall!(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         let mut copies = [None; MOST_COPIES];
         for mapping in memory.iter() {
@@ -424,7 +479,12 @@ unsafe fn make_native(mapping: &Mapping, copies: &mut [Copy; MOST_COPIES]) {
         // What is writable may be kept from being written because of translated code.
         let native = mapping.executable() || mapping.can(libc::PROT_WRITE);
         if native && mapping.backing != Backing::Stack {
-            syscall!(libc::SYS_mprotect, start, len, mapping.prot | libc::PROT_READ);
+            syscall!(
+                libc::SYS_mprotect,
+                start,
+                len,
+                mapping.prot | libc::PROT_READ
+            );
         }
     }
 }
@@ -450,7 +510,15 @@ unsafe fn copy_shared(mapping: &Mapping, copies: &mut [Copy; MOST_COPIES]) {
         }
         syscall!(libc::SYS_pwrite64, fd, mapping.start, mapping.len(), offset);
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
-        syscall!(libc::SYS_mmap, mapping.start, mapping.len(), mapping.prot, flags, fd, offset);
+        syscall!(
+            libc::SYS_mmap,
+            mapping.start,
+            mapping.len(),
+            mapping.prot,
+            flags,
+            fd,
+            offset
+        );
         if let (Some(file), None) = (file, known)
             && let Some(free) = copies.iter_mut().find(|copy| copy.is_none())
         {
