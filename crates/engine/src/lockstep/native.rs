@@ -43,7 +43,7 @@ pub struct Native {
     pub next: u64,
     pub flow: Flow,
     pub barrier: Option<Barrier>,
-    /// Flags it reads, and flags it overwrites for certain, in the hardware's bits.
+    /// Flags it reads, and flags it overwrites, in the hardware's bits.
     pub reads: u32,
     pub writes: u32,
     /// A string instruction with a repeat prefix: single steps would be single rounds.
@@ -166,7 +166,9 @@ fn writes(ins: &Instruction, repeats: bool) -> u32 {
             return 0;
         }
     }
-    hardware(ins.rflags_written() | ins.rflags_cleared() | ins.rflags_set())
+    // What it leaves undefined counts too: if the CPU keeps the old value, and somebody reads that,
+    // the registers will tell.
+    hardware(ins.rflags_modified())
 }
 
 /// The decoder has an order of its own.
