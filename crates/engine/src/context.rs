@@ -1,15 +1,16 @@
 //! The registers of a guest thread, and the block of memory at `gs` through which translated
 //! code reaches the engine.
 //!
-//! Emitted code contains offsets into [`GsBlock`] and no other engine address, so that it can be
-//! saved to a file and mapped by another process. The layout is part of the engine version that
+//! Emitted code contains addresses in [`GsBlock`], which is at the same place in every process, and
+//! no other engine address, so that it can be saved to a file and mapped by another process. The layout is part of the engine version that
 //! keys saved translations.
 
 use std::mem::offset_of;
 
 use crate::host::hub::Hub;
 use crate::host::kernel_thread::KernelThread;
-use crate::translate::emit::{TICK_LEA, TICK_STORE};
+use crate::layout;
+use crate::translate::emit::{TICK_LEA, is_tick_store};
 
 pub const RAX: usize = 0;
 pub const RCX: usize = 1;
@@ -135,8 +136,6 @@ pub struct GsBlock {
     pub regs: Regs,
     pub ymm: [[u8; 32]; 16],
     pub fault: Fault,
-    /// This block's own address, for code that needs a pointer to it.
-    pub self_ptr: u64,
     /// Where the host's vdso writes its answer on the fast path of time calls.
     pub time: [u64; 4],
     /// Set by a host signal handler: something is queued, look before going back to the guest.
@@ -164,6 +163,21 @@ pub const EXITS: usize = offset_of!(GsBlock, exits);
 pub const DISPATCH: usize = offset_of!(GsBlock, dispatch);
 
 impl GsBlock {
+    /// Maps the block at its place, all pages present: a fault at each first use would cost more.
+    /// None if there is no memory, or one exists already.
+    pub fn map() -> Option<&'static mut GsBlock> {
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE
+            | libc::MAP_ANONYMOUS
+            | libc::MAP_POPULATE
+            | libc::MAP_FIXED_NOREPLACE;
+        let (place, len) = (layout::GS_BLOCK, size_of::<GsBlock>());
+        // SAFETY: NOREPLACE: nothing that exists is touched.
+        let at = unsafe { crate::syscall!(libc::SYS_mmap, place, len, prot, flags, -1i64, 0) };
+        // SAFETY: page-aligned, large enough, nobody else's; zeroes are a valid block.
+        (at == place as i64).then(|| unsafe { &mut *(place as *mut GsBlock) })
+    }
+
     /// Makes the guest leave the cache at its next tick. Only for the executor's own kernel
     /// thread (a handler that interrupted it). A counter that is cut while the engine runs is
     /// harmless: the executor puts it right before it looks at `attention` and enters.
@@ -181,12 +195,10 @@ impl GsBlock {
         // SAFETY: the kernel was about to fetch from there; regions are mapped in whole pages, and
         // the sequence is never the last thing in one.
         let code = unsafe { std::slice::from_raw_parts(rip as *const u8, 13) };
-        let is_store = |code: &[u8]| {
-            code.starts_with(&TICK_STORE) && code[5..9] == (TICKS_LEFT as u32).to_le_bytes()
-        };
-        let left = if is_store(code) {
+        let lea = TICK_LEA.len();
+        let left = if is_tick_store(code, rip) {
             1
-        } else if code.starts_with(&TICK_LEA) && is_store(&code[TICK_LEA.len()..]) {
+        } else if code.starts_with(&TICK_LEA) && is_tick_store(&code[lea..], rip + lea as u64) {
             2
         } else {
             return self.kick();

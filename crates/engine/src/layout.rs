@@ -20,10 +20,13 @@ pub const LOW_ANON: Range<u64> = 0x4000_0000..0x5000_0000;
 pub const PRIVATE_CODE: Range<u64> = 0x5000_0000..0x5800_0000;
 
 /// Translations of images, one fixed place for each file.
-pub const IMAGE_CODE: Range<u64> = 0x5800_0000..0x7f00_0000;
+pub const IMAGE_CODE: Range<u64> = 0x5800_0000..GS_BLOCK;
 
-/// All of the code cache: no guest mapping may overlap it.
-pub const CODE_CACHE: Range<u64> = PRIVATE_CODE.start..IMAGE_CODE.end;
+/// The block at `gs` (`context::GsBlock`), in reach of all translations.
+pub const GS_BLOCK: u64 = 0x7ef0_0000;
+
+/// All of the code cache and the block behind it: no guest mapping may overlap it.
+pub const CODE_CACHE: Range<u64> = PRIVATE_CODE.start..0x7f00_0000;
 
 /// Guest memory above the code cache. Above AddressSanitizer's shadow and below the engine.
 pub const HIGH: Range<u64> = 0x2000_0000_0000..0x4000_0000_0000;

@@ -12,15 +12,13 @@ use crate::executor::Executor;
 use crate::guest::signals::Signals;
 use crate::guest::threads::Threads;
 use crate::handover::Handover;
-use crate::host::switch;
+use crate::host::{switch, time};
 use crate::kernel::{Kernel, descriptors, procfs, stop};
 use crate::loader::{self, LoadError, Resolved};
 use crate::lockstep::Lockstep;
 use crate::memory::Memory;
 use crate::program::{Options, Program, StatsFor};
-use crate::sys;
 use crate::syscall;
-use crate::vdso;
 
 /// The flags a program starts with: interrupts on, and the bit that is always set.
 const RFLAGS: u64 = 0x202;
@@ -161,24 +159,14 @@ pub fn cache_folder(
     }
 }
 
-/// The block at `gs`, all present: a page fault at each first use would cost more.
 fn new_gs_block() -> &'static mut GsBlock {
-    let prot = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
-    let len = size_of::<GsBlock>();
-    // SAFETY: a new mapping wherever the kernel likes.
-    let at = unsafe { syscall!(libc::SYS_mmap, 0, len, prot, flags, -1i64, 0) };
-    if sys::is_err(at) {
+    let Some(gs) = GsBlock::map() else {
         stop::warn("not enough memory to start");
         stop::exit(stop::STATUS);
-    }
-    // SAFETY: page-aligned, large enough, never unmapped, nobody else's; zeroes are a valid block.
-    let gs = unsafe { &mut *(at as *mut GsBlock) };
-    gs.self_ptr = at as u64;
+    };
     switch::install(gs);
     switch::set_gs(gs);
-    // SAFETY: what the kernel says about its own vdso.
-    gs.vdso = unsafe { vdso::host_functions(libc::getauxval(libc::AT_SYSINFO_EHDR)) };
+    time::install(gs);
     gs
 }
 

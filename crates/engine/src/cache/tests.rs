@@ -71,8 +71,7 @@ impl Machine {
     fn run_all(test: impl FnOnce(&mut Machine)) {
         static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
         let _one = ONE.lock();
-        // SAFETY: zeroed bytes are a valid GsBlock.
-        let gs = Box::leak(unsafe { Box::<GsBlock>::new_zeroed().assume_init() });
+        let gs = GsBlock::map().expect("one machine at a time");
         gs.mxcsr = 0x1f80;
         gs.regs.rflags = 0x202;
         switch::install(gs);
@@ -103,6 +102,11 @@ impl Machine {
         unsafe {
             crate::syscall!(libc::SYS_munmap, range.start, range.end - range.start);
             crate::syscall!(libc::SYS_munmap, base, 0x4000u64);
+            crate::syscall!(
+                libc::SYS_munmap,
+                crate::layout::GS_BLOCK,
+                size_of::<GsBlock>()
+            );
         }
     }
 

@@ -32,5 +32,4 @@ pub fn install(gs: &mut GsBlock) {
     for ((slot, found), fallback) in gs.vdso.iter_mut().zip(found).zip(fallback) {
         *slot = if found != 0 { found } else { fallback };
     }
-    gs.self_ptr = &raw const *gs as u64;
 }

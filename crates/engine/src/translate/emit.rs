@@ -2,8 +2,11 @@
 //!
 //! In: calls that name what is wanted. Out: bytes for a known host address. Everything here is
 //! hand-encoded because these dozen forms are all there is, and translation speed is start-up time.
+//! The block at `gs` has a fixed address below 2 GiB and is addressed absolutely: a byte shorter
+//! than through gs at every use.
 
 use crate::context::{DISPATCH, EXIT_ARG, EXITS, SOURCE, SPILL, TARGET, TICKS_LEFT};
+use crate::layout;
 
 pub const RCX: u8 = 1;
 pub const RSP: u8 = 4;
@@ -55,35 +58,34 @@ impl Emitter {
         self.raw(&value.to_le_bytes());
     }
 
+    /// The address of a field of the block at `gs`.
+    fn gs_address(&mut self, offset: usize) {
+        self.imm32(layout::GS_BLOCK as u32 + offset as u32);
+    }
+
     /// `mov gs:[offset], reg`
     pub fn store_gs(&mut self, offset: usize, reg: u8) {
-        self.raw(&[
-            0x65,
-            0x48 | (reg >> 3) << 2,
-            0x89,
-            0x04 | (reg & 7) << 3,
-            0x25,
-        ]);
-        self.imm32(offset as u32);
+        self.raw(&[0x48 | (reg >> 3) << 2, 0x89, 0x04 | (reg & 7) << 3, 0x25]);
+        self.gs_address(offset);
     }
 
     /// `mov reg, gs:[offset]`
     pub fn load_gs(&mut self, reg: u8, offset: usize) {
-        self.raw(&[
-            0x65,
-            0x48 | (reg >> 3) << 2,
-            0x8b,
-            0x04 | (reg & 7) << 3,
-            0x25,
-        ]);
-        self.imm32(offset as u32);
+        self.raw(&[0x48 | (reg >> 3) << 2, 0x8b, 0x04 | (reg & 7) << 3, 0x25]);
+        self.gs_address(offset);
     }
 
     /// `mov dword gs:[offset], imm32`
     pub fn store_gs_imm(&mut self, offset: usize, value: u32) {
-        self.raw(&[0x65, 0xc7, 0x04, 0x25]);
-        self.imm32(offset as u32);
+        self.raw(&[0xc7, 0x04, 0x25]);
+        self.gs_address(offset);
         self.imm32(value);
+    }
+
+    /// `call gs:[offset]`
+    pub fn call_gs(&mut self, offset: usize) {
+        self.raw(&[0xff, 0x14, 0x25]);
+        self.gs_address(offset);
     }
 
     pub fn spill(&mut self, slot: usize, reg: u8) {
@@ -198,8 +200,8 @@ impl Emitter {
 
     /// `jmp gs:[exits[routine]]`
     pub fn exit(&mut self, routine: usize) {
-        self.raw(&[0x65, 0xff, 0x24, 0x25]);
-        self.imm32((EXITS + 8 * routine) as u32);
+        self.raw(&[0xff, 0x24, 0x25]);
+        self.gs_address(EXITS + 8 * routine);
     }
 
     /// Tells the engine which guest pc this exit stands for (or which stub).
@@ -212,8 +214,8 @@ impl Emitter {
 
     /// `dec qword gs:[ticks_left]`: spoils all arithmetic flags but CF.
     pub fn tick_dec(&mut self) {
-        self.raw(&[0x65, 0x48, 0xff, 0x0c, 0x25]);
-        self.imm32(TICKS_LEFT as u32);
+        self.raw(&[0x48, 0xff, 0x0c, 0x25]);
+        self.gs_address(TICKS_LEFT);
     }
 
     /// Counts a tick without touching flags; rcx is free and holds what is left afterwards.
@@ -231,9 +233,9 @@ impl Emitter {
         self.store_gs(TARGET, RCX);
         // movzx ecx, cx
         self.raw(&[0x0f, 0xb7, 0xc9]);
-        // mov ecx, gs:[rcx*4 + dispatch]
-        self.raw(&[0x65, 0x8b, 0x0c, 0x8d]);
-        self.imm32(DISPATCH as u32);
+        // mov ecx, [rcx*4 + dispatch]
+        self.raw(&[0x8b, 0x0c, 0x8d]);
+        self.imm32((layout::GS_BLOCK as usize + DISPATCH) as u32);
         // jmp rcx
         self.raw(&[0xff, 0xe1]);
     }
@@ -242,5 +244,9 @@ impl Emitter {
 /// `lea rcx, [rcx - 1]`, the middle of [`Emitter::tick_rcx`].
 pub const TICK_LEA: [u8; 4] = [0x48, 0x8d, 0x49, 0xff];
 
-/// The opcode bytes of `mov gs:[disp32], rcx`, the end of [`Emitter::tick_rcx`].
-pub const TICK_STORE: [u8; 5] = [0x65, 0x48, 0x89, 0x0c, 0x25];
+/// Is this the end of [`Emitter::tick_rcx`], `mov [rip + ticks_left], rcx`? `at` is its address.
+pub fn is_tick_store(code: &[u8], at: u64) -> bool {
+    let mut expected = Emitter::new(at as u32);
+    expected.store_gs(TICKS_LEFT, RCX);
+    code.starts_with(&expected.bytes)
+}

@@ -9,6 +9,7 @@ use std::mem::offset_of;
 
 use super::emit::{CC_NZ, CC_Z, Emitter, RCX};
 use crate::context::{GsBlock, Regs, SPILL};
+use crate::layout;
 use crate::vdso::VdsoCall;
 
 const TIME: usize = offset_of!(GsBlock, time);
@@ -74,13 +75,8 @@ fn host_call(code: &mut Emitter, function: usize, into: u8) {
     code.load_gs(RSP, offset_of!(GsBlock, engine_rsp));
     // `enter` left the stack eight bytes off the alignment that a call needs.
     code.adjust_rsp(-8);
-    code.load_gs(into, offset_of!(GsBlock, self_ptr));
-    // lea into, [into + TIME]
-    code.raw(&[0x48, 0x8d, 0x80 | into << 3 | into]);
-    code.imm32(TIME as u32);
-    // call gs:[function]
-    code.raw(&[0x65, 0xff, 0x14, 0x25]);
-    code.imm32((offset_of!(GsBlock, vdso) + 8 * function) as u32);
+    code.mov_imm(into, layout::GS_BLOCK + TIME as u64);
+    code.call_gs(offset_of!(GsBlock, vdso) + 8 * function);
     code.load_gs(RSP, SPILL + 16);
     for reg in CALLER_SAVED {
         code.load_gs(reg, GPR + 8 * reg as usize);

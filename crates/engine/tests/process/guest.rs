@@ -19,9 +19,9 @@ pub const HANDLER: u64 = 0x1111_0000;
 
 pub fn executor() -> Executor {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: new anonymous mappings; the block is valid when zeroed.
-    let gs = unsafe {
-        let at = libc::mmap(std::ptr::null_mut(), size_of::<GsBlock>(), 3, flags, -1, 0);
+    let gs = GsBlock::map().expect("one executor in each process");
+    // SAFETY: a new anonymous mapping.
+    unsafe {
         let memory = libc::mmap(
             MEMORY as *mut _,
             0x10_0000,
@@ -31,8 +31,7 @@ pub fn executor() -> Executor {
             0,
         );
         assert_eq!(memory as u64, MEMORY);
-        &mut *at.cast::<GsBlock>()
-    };
+    }
     let mut ex = Executor {
         lockstep: None,
         gs,
