@@ -145,7 +145,7 @@ impl Atlas {
         if let Some(place) = self.find(file).filter(|place| place.guest_span >= span) {
             return Some(place);
         }
-        let Some(store) = self.store.clone() else {
+        let Some(store) = self.store.clone().filter(|_| Store::may_write()) else {
             return self.give(file, span);
         };
         let mut options = std::fs::OpenOptions::new();

@@ -10,6 +10,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use crate::kernel::file_size_limit;
+
 /// The folder is kept below this many bytes; the files unused for longest go first.
 const MOST_BYTES: u64 = 1 << 30;
 
@@ -105,10 +107,18 @@ impl Store {
         Ok(gone)
     }
 
+    /// Whether files may grow: not under a limit.
+    pub fn may_write() -> bool {
+        file_size_limit() == libc::RLIM_INFINITY
+    }
+
     /// Writes a file so that a reader sees all of it or nothing.
     pub fn write(&self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
         use std::io::Write;
         use std::os::unix::fs::OpenOptionsExt;
+        if !Store::may_write() {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
         let temporary = self.dir.join(format!("tmp-{}-{name}", std::process::id()));
         let mut options = std::fs::OpenOptions::new();
         let mut file = options
