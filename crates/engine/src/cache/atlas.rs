@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::rc::Rc;
 
 use super::room_for;
-use super::store::{Store, is_private};
+use super::store::{OPEN_FLAGS, Store, is_private};
 use crate::layout;
 use crate::memory::{FileIdentity, PlaceImage};
 
@@ -155,7 +155,7 @@ impl Atlas {
             .create(true)
             .truncate(false)
             .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+            .custom_flags(OPEN_FLAGS)
             .open(store.dir.join(FILE));
         let Ok(handle) = file_result else {
             return self.give(file, span);
@@ -217,7 +217,7 @@ fn read(store: &Store) -> Vec<Place> {
     let mut options = std::fs::OpenOptions::new();
     let opened = options
         .read(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+        .custom_flags(OPEN_FLAGS)
         .open(store.dir.join(FILE));
     let Ok(file) = opened else { return Vec::new() };
     let Ok(meta) = file.metadata() else {

@@ -24,9 +24,9 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::region::{Loaded, Region, Run, SavedLink, SavedStub, same_slot};
-use super::store::{ENDING, Store, is_private};
+use super::store::{ENDING, OPEN_FLAGS, Store, is_private};
 
-const MAGIC: u64 = 0x3165_646f_6377_656c; // "lewcode1"
+const MAGIC: u64 = 0x3265_646f_6377_656c; // "lewcode2"
 const PAGE: u64 = 4096;
 
 /// The version of the engine that made a translation.
@@ -122,9 +122,7 @@ pub struct Description {
 /// Reads what a file of translations is for; `None` if it isn't one.
 pub fn describe(path: &Path) -> Option<Description> {
     let mut options = File::options();
-    options
-        .read(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK);
+    options.read(true).custom_flags(OPEN_FLAGS);
     let mut page = [0u8; PAGE as usize];
     options.open(path).ok()?.read_exact_at(&mut page, 0).ok()?;
     let header = Header::read(&page)?;
@@ -212,12 +210,23 @@ impl History {
 /// Where the file that is mapped at a guest address lies, for `clew cache` to show.
 fn image_path(guest: u64) -> Vec<u8> {
     let maps = std::fs::read("/proc/self/maps").unwrap_or_default();
-    let start = format!("{guest:08x}-");
-    let line = maps
-        .split(|&b| b == b'\n')
-        .find(|line| line.starts_with(start.as_bytes()));
-    let path = line.and_then(|line| Some(&line[line.iter().position(|&b| b == b'/')?..]));
-    path.unwrap_or_default().to_vec()
+    let path = maps.split(|&b| b == b'\n').find_map(|line| {
+        // The range comes first; all before the path is ASCII without a slash.
+        let slash = line.iter().position(|&b| b == b'/')?;
+        let range = std::str::from_utf8(&line[..slash])
+            .ok()?
+            .split(' ')
+            .next()?;
+        let (start, end) = range.split_once('-')?;
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        (number(start)?..number(end)?)
+            .contains(&guest)
+            .then(|| line[slash..].to_vec())
+    });
+    if guest == crate::layout::VDSO {
+        return b"[vdso]".to_vec();
+    }
+    path.unwrap_or_default()
 }
 
 fn version_hash() -> u64 {
@@ -301,7 +310,7 @@ pub fn load(store: &Store, key: &Key) -> Option<(Region, History)> {
     let mut options = File::options();
     let file = options
         .read(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+        .custom_flags(OPEN_FLAGS)
         .open(store.dir.join(key.file_name()))
         .ok()?;
     let meta = file.metadata().ok()?;
