@@ -66,7 +66,8 @@ pub struct Run {
     #[arg(long)]
     pub no_cache: bool,
 
-    /// Switches for debugging the engine, with commas between them: trace, bisect=N, dump=N..M, calls.
+    /// Switches for debugging the engine, with commas between them: trace, bisect=N, dump=N..M, calls,
+    /// lockstep[=N], stretch=N (see CONTRIBUTING).
     /// The environment variable CLEW_DEBUG says the same
     #[arg(long, value_name = "SWITCHES", hide = true)]
     pub debug: Option<String>,

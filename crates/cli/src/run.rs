@@ -64,11 +64,13 @@ fn options(line: &Run, variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Op
     for words in [debug, line.debug.clone()].into_iter().flatten() {
         options.debug(&words).map_err(|word| {
             format!(
-                "unknown debugging switch {word:?}; there are trace, bisect=N, dump=N..M and calls"
+                "unknown debugging switch {word:?}; there are trace, bisect=N, dump=N..M, calls, lockstep, lockstep=N and stretch=N"
             )
         })?;
     }
-    if !line.no_cache {
+    // A deliberate mistake must not be kept.
+    options.no_cache |= options.spoil.is_some();
+    if !options.no_cache {
         options.cache_dir = start::cache_folder(variable).unwrap_or_else(|why| {
             eprintln!("clew: {why}");
             None

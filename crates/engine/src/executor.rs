@@ -9,6 +9,7 @@ use crate::guest::signals::Signals;
 use crate::guest::threads::Threads;
 use crate::guest::trap_flag;
 use crate::kernel::{self, Kernel, Outcome};
+use crate::lockstep::{self, Lockstep};
 use crate::memory::Memory;
 use crate::program::{Options, Program};
 use crate::stats::Stats;
@@ -25,6 +26,8 @@ pub struct Executor {
     pub program: Program,
     pub options: Options,
     pub stats: Stats,
+    /// Compares translated with native execution; a debugging aid.
+    pub lockstep: Option<Box<Lockstep>>,
 }
 
 impl Executor {
@@ -45,6 +48,9 @@ impl Executor {
     fn enter(&mut self) -> Exit {
         if self.gs.regs.rflags & trap_flag::TRAP_FLAG != 0 {
             return self.enter_trapping();
+        }
+        if self.lockstep.is_some() {
+            return lockstep::enter(self);
         }
         self.code.enter(self.gs, &mut self.memory, &mut self.stats)
     }

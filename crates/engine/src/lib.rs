@@ -2,7 +2,7 @@
 //!
 //! Data flow: guest bytes → decode → [`translate`] → [`cache`] → exits → [`executor`] → [`kernel`]
 //! table → the world. The guest's own state is in [`guest`] and [`memory`]; what touches the host's
-//! signals and kernel threads is in [`host`].
+//! signals and kernel threads is in [`host`]. [`lockstep`] checks all of it against the CPU.
 
 pub mod cache;
 pub mod context;
@@ -13,6 +13,7 @@ pub mod host;
 pub mod kernel;
 pub mod layout;
 pub mod loader;
+pub mod lockstep;
 pub mod memory;
 pub mod program;
 pub mod start;

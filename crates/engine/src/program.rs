@@ -42,6 +42,11 @@ pub struct Options {
     pub bisect: Option<u64>,
     /// Numbers of the blocks to show with their translation.
     pub dump: std::ops::Range<u64>,
+    /// Compare with native execution for so many instructions, every so many ticks (0: varying).
+    pub lockstep: Option<u64>,
+    pub stretch: u64,
+    /// Mistranslate an instruction of that block.
+    pub spoil: Option<u64>,
     /// Tell about system calls that the table doesn't know.
     pub warn_calls: bool,
 }
@@ -51,12 +56,15 @@ impl Options {
     /// unknown.
     pub fn debug(&mut self, words: &str) -> Result<(), String> {
         for word in words.split(',').filter(|word| !word.is_empty()) {
+            let number = |n: &str| n.parse().map_err(|_| word.to_string());
             match word.split_once('=') {
                 None if word == "trace" => self.trace = true,
                 None if word == "calls" => self.warn_calls = true,
-                Some(("bisect", n)) => {
-                    self.bisect = Some(n.parse().map_err(|_| word.to_string())?);
-                }
+                None if word == "lockstep" => self.lockstep = Some(u64::MAX),
+                Some(("bisect", n)) => self.bisect = Some(number(n)?),
+                Some(("lockstep", n)) => self.lockstep = Some(number(n)?),
+                Some(("stretch", n)) => self.stretch = number(n)?,
+                Some(("spoil", n)) => self.spoil = Some(number(n)?),
                 Some(("dump", blocks)) => {
                     self.dump = range(blocks).ok_or_else(|| word.to_string())?;
                 }
@@ -166,6 +174,12 @@ mod tests {
         assert_eq!(options.dump, 7..8);
         assert!(options.trace && options.warn_calls);
         assert_eq!(options.bisect, Some(12));
+        assert_eq!(options.debug("lockstep"), Ok(()));
+        assert_eq!(options.lockstep, Some(u64::MAX));
+        assert_eq!(options.debug("lockstep=900,stretch=2,spoil=5"), Ok(()));
+        let numbers = (options.lockstep, options.stretch, options.spoil);
+        assert_eq!(numbers, (Some(900), 2, Some(5)));
+        assert_eq!(options.debug("spoil=x"), Err("spoil=x".into()));
         assert_eq!(options.debug("nonsense"), Err("nonsense".into()));
     }
 }

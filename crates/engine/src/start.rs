@@ -15,6 +15,7 @@ use crate::handover::Handover;
 use crate::host::{switch, time};
 use crate::kernel::{Kernel, descriptors, procfs, stop};
 use crate::loader::{self, LoadError, Resolved};
+use crate::lockstep::Lockstep;
 use crate::memory::Memory;
 use crate::program::{Options, Program, StatsFor};
 use crate::syscall;
@@ -129,6 +130,7 @@ fn executor(request: Request) -> Result<Executor, LoadError> {
         signals: Signals::default(),
         kernel,
         program,
+        lockstep: Lockstep::new(&options),
         options,
         stats: handover.stats,
     })

@@ -76,6 +76,8 @@ pub struct CodeCache {
     optimise_up_to: u64,
     /// Blocks to show with their translation, by number.
     dump: Range<u64>,
+    /// From this block on, the next suitable optimised one gets a mistake (see `lockstep::spoil`).
+    spoil: Option<u64>,
     trace: bool,
 }
 
@@ -104,6 +106,7 @@ impl CodeCache {
             blocks: 0,
             optimise_up_to: options.bisect.unwrap_or(u64::MAX),
             dump: options.dump.clone(),
+            spoil: options.spoil,
             trace: options.trace,
         })
     }
@@ -293,6 +296,12 @@ impl CodeCache {
                     self.blocks,
                     translate::dump::block(region, &block)
                 );
+            }
+            if optimise
+                && self.spoil.is_some_and(|from| from <= self.blocks)
+                && crate::lockstep::spoil::block(region, &block)
+            {
+                self.spoil = None;
             }
             self.blocks += 1;
             stats.blocks += 1;
@@ -527,6 +536,22 @@ impl CodeCache {
                 *register = register.wrapping_sub(base);
             }
         }
+    }
+
+    /// The translation of the instruction at `pc`, if it is in an image's code.
+    pub fn host_code(&self, pc: u64) -> Option<Range<u32>> {
+        let region = &self
+            .images
+            .iter()
+            .find(|i| i.region.guest.contains(&pc))?
+            .region;
+        let start = region.find(pc)?;
+        let same = |host: &u32| {
+            region
+                .place_of(*host)
+                .is_some_and(|place| place.host == start)
+        };
+        Some(start..start + (start..).take_while(same).count() as u32)
     }
 
     /// The CPU refuses a branch to a non-canonical address at the branch itself.

@@ -94,10 +94,10 @@ pub struct Link {
     pub site: u32,
 }
 
-pub const LINK_STUB: u32 = 15;
+pub const LINK_STUB: u32 = 16;
 
-/// Size of `jmp [rip + rel32]`.
-const THUNK: u32 = 6;
+/// Size of `jmp [disp32]`.
+const THUNK: u32 = 7;
 
 /// Room that one translated block needs at most; checked before translating.
 const RESERVE: u32 = 64 << 10;

@@ -2,8 +2,8 @@
 //!
 //! In: calls that name what is wanted. Out: bytes for a known host address. Everything here is
 //! hand-encoded because these dozen forms are all there is, and translation speed is start-up time.
-//! The block at `gs` has a fixed address in reach, so it is addressed relative to RIP: two bytes
-//! shorter than through gs at every use.
+//! The block at `gs` has a fixed address below 2 GiB and is addressed absolutely: a byte shorter
+//! than through gs at every use.
 
 use crate::context::{DISPATCH, EXIT_ARG, EXITS, SOURCE, SPILL, TARGET, TICKS_LEFT};
 use crate::layout;
@@ -58,35 +58,34 @@ impl Emitter {
         self.raw(&value.to_le_bytes());
     }
 
-    /// The rel32 of a RIP-relative operand in the block at `gs`; `behind` more bytes follow it.
-    fn gs_rel(&mut self, offset: usize, behind: u32) {
-        let next = self.here() + 4 + behind;
-        self.imm32((layout::GS_BLOCK as u32 + offset as u32).wrapping_sub(next));
+    /// The address of a field of the block at `gs`.
+    fn gs_address(&mut self, offset: usize) {
+        self.imm32(layout::GS_BLOCK as u32 + offset as u32);
     }
 
     /// `mov gs:[offset], reg`
     pub fn store_gs(&mut self, offset: usize, reg: u8) {
-        self.raw(&[0x48 | (reg >> 3) << 2, 0x89, 0x05 | (reg & 7) << 3]);
-        self.gs_rel(offset, 0);
+        self.raw(&[0x48 | (reg >> 3) << 2, 0x89, 0x04 | (reg & 7) << 3, 0x25]);
+        self.gs_address(offset);
     }
 
     /// `mov reg, gs:[offset]`
     pub fn load_gs(&mut self, reg: u8, offset: usize) {
-        self.raw(&[0x48 | (reg >> 3) << 2, 0x8b, 0x05 | (reg & 7) << 3]);
-        self.gs_rel(offset, 0);
+        self.raw(&[0x48 | (reg >> 3) << 2, 0x8b, 0x04 | (reg & 7) << 3, 0x25]);
+        self.gs_address(offset);
     }
 
     /// `mov dword gs:[offset], imm32`
     pub fn store_gs_imm(&mut self, offset: usize, value: u32) {
-        self.raw(&[0xc7, 0x05]);
-        self.gs_rel(offset, 4);
+        self.raw(&[0xc7, 0x04, 0x25]);
+        self.gs_address(offset);
         self.imm32(value);
     }
 
     /// `call gs:[offset]`
     pub fn call_gs(&mut self, offset: usize) {
-        self.raw(&[0xff, 0x15]);
-        self.gs_rel(offset, 0);
+        self.raw(&[0xff, 0x14, 0x25]);
+        self.gs_address(offset);
     }
 
     pub fn spill(&mut self, slot: usize, reg: u8) {
@@ -201,8 +200,8 @@ impl Emitter {
 
     /// `jmp gs:[exits[routine]]`
     pub fn exit(&mut self, routine: usize) {
-        self.raw(&[0xff, 0x25]);
-        self.gs_rel(EXITS + 8 * routine, 0);
+        self.raw(&[0xff, 0x24, 0x25]);
+        self.gs_address(EXITS + 8 * routine);
     }
 
     /// Tells the engine which guest pc this exit stands for (or which stub).
@@ -215,8 +214,8 @@ impl Emitter {
 
     /// `dec qword gs:[ticks_left]`: spoils all arithmetic flags but CF.
     pub fn tick_dec(&mut self) {
-        self.raw(&[0x48, 0xff, 0x0d]);
-        self.gs_rel(TICKS_LEFT, 0);
+        self.raw(&[0x48, 0xff, 0x0c, 0x25]);
+        self.gs_address(TICKS_LEFT);
     }
 
     /// Counts a tick without touching flags; rcx is free and holds what is left afterwards.

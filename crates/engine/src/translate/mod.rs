@@ -177,7 +177,7 @@ fn budget_stub(region: &mut Region, pc: u64, routine: usize) -> u32 {
 
 /// Size of a stub that names a guest pc and leaves.
 pub(crate) fn exit_stub_len(pc: u64) -> u32 {
-    if pc > u32::MAX as u64 { 26 } else { 16 }
+    if pc > u32::MAX as u64 { 29 } else { 18 }
 }
 
 fn live_flags(fetch: &dyn Fetch, start: u64) -> u32 {

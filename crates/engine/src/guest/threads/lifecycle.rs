@@ -169,6 +169,7 @@ impl Executor {
             self.code.save();
         }
         self.report_stats();
+        crate::lockstep::finish(self);
     }
 }
 
