@@ -198,6 +198,23 @@ fn a_folder_that_cannot_be_written() {
     quietly(&folder.cache());
 }
 
+/// A limit on the size of files is the guest's, and no reason to die for the engine's.
+#[test]
+fn a_limit_on_file_sizes() {
+    let folder = Folder::new("limit");
+    let clew = env!("CARGO_BIN_EXE_clew");
+    for limit in [0, 1, 100] {
+        let line = format!("ulimit -f {limit}; exec {clew} run sh -c '{SCRIPT}'");
+        let got = Command::new("sh")
+            .args(["-c", &line])
+            .env("CLEW_CACHE", folder.cache())
+            .output()
+            .unwrap();
+        assert!(got.status.success(), "{:?}", got.status);
+        assert_eq!(got.stdout, native().stdout);
+    }
+}
+
 /// The second run of a program finds everything saved, and changes nothing.
 #[test]
 fn runs_settle() {

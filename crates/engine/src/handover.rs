@@ -183,6 +183,8 @@ mod tests {
             bisect: Some(u64::MAX),
             warn_calls: true,
             dump: 3..9,
+            // Lockstep concerns the first program alone.
+            ..Options::default()
         };
         sent.own.hidden = Hidden {
             itself: 1000,

@@ -318,7 +318,7 @@ pub fn load(store: &Store, key: &Key) -> Option<(Region, History)> {
         return None;
     }
     let bytes = map_file(&file, meta.len())?;
-    let loaded = check(&file, bytes, key, &meta).and_then(|header| {
+    let loaded = check(&file, bytes, key, &meta, times()).and_then(|header| {
         let history = History {
             saved: header.lengths,
             small: header.small,
@@ -333,7 +333,13 @@ pub fn load(store: &Store, key: &Key) -> Option<(Region, History)> {
     loaded
 }
 
-fn check(file: &File, bytes: &[u8], key: &Key, meta: &std::fs::Metadata) -> Option<Header> {
+fn check(
+    file: &File,
+    bytes: &[u8],
+    key: &Key,
+    meta: &std::fs::Metadata,
+    (now, boot): (i64, i64),
+) -> Option<Header> {
     let header = Header::read(bytes)?;
     let fits = header.digest == key.digest()
         && header.guest == [key.guest.start, key.guest.end]
@@ -345,7 +351,6 @@ fn check(file: &File, bytes: &[u8], key: &Key, meta: &std::fs::Metadata) -> Opti
     if !fits || header.tables()[6] != meta.len() {
         return None;
     }
-    let (now, boot) = times();
     let checked = meta.ctime() > boot + 1;
     if !checked && checksum(&bytes[PAGE as usize..]) != header.checksum {
         return None;
@@ -476,4 +481,124 @@ fn checksum(bytes: &[u8]) -> u64 {
     lanes.into_iter().fold(bytes.len() as u64, |sum, lane| {
         (sum ^ lane).wrapping_mul(0xff51_afd7_ed55_8ccd)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> Key {
+        Key {
+            build_id: vec![1, 2, 3],
+            size: 4,
+            mtime_ns: 5,
+            guest: 0x1000_0000..0x1000_1000,
+            offset: 0,
+            host: 0x6000_0000..0x6004_0000,
+        }
+    }
+
+    /// A file as `save` makes it, with nothing but code in it.
+    fn file_of(key: &Key) -> Vec<u8> {
+        let mut header = Header {
+            magic: MAGIC,
+            digest: key.digest(),
+            guest: [key.guest.start, key.guest.end],
+            host: [key.host.start, key.host.end],
+            hot: key.host.start + 5000,
+            cold: key.host.end - 100,
+            version: version_hash(),
+            path: 4,
+            build_id: 3,
+            ..Header::default()
+        };
+        let mut bytes = vec![0x90; header.tables()[6] as usize];
+        bytes[..PAGE as usize].fill(0);
+        bytes[HEADER..HEADER + 7].copy_from_slice(b"/x/y\x01\x02\x03");
+        header.checksum = checksum(&bytes[PAGE as usize..]);
+        bytes[..HEADER].copy_from_slice(as_bytes(&[header]));
+        header.own = checksum(&bytes[..PAGE as usize]);
+        bytes[..HEADER].copy_from_slice(as_bytes(&[header]));
+        bytes
+    }
+
+    #[test]
+    fn torn_files_are_found_after_a_boot() {
+        let path = std::env::temp_dir().join(format!("clew-saved-{}", std::process::id()));
+        let accepted = |bytes: &[u8], boot: i64| {
+            std::fs::write(&path, bytes).unwrap();
+            let file = File::open(&path).unwrap();
+            let meta = file.metadata().unwrap();
+            check(&file, bytes, &key(), &meta, (meta.mtime(), boot)).is_some()
+        };
+        let (before, after) = (0, i64::MAX - 1);
+        let good = file_of(&key());
+        assert!(accepted(&good, before) && accepted(&good, after));
+        for at in [PAGE as usize, 7000, good.len() - 1] {
+            let mut torn = good.clone();
+            torn[at] ^= 1;
+            assert!(!accepted(&torn, after), "{at}");
+        }
+        for at in 0..HEADER + 7 {
+            let mut bad = good.clone();
+            bad[at] ^= 0x40;
+            assert!(!accepted(&bad, before), "{at}");
+        }
+        assert!(!accepted(&good[..good.len() - 8], before));
+        let described = describe(&path);
+        std::fs::write(&path, &good).unwrap();
+        assert_eq!(
+            describe(&path),
+            Some(Description {
+                image: "/x/y".into(),
+                build_id: vec![1, 2, 3],
+                current: true,
+                code: 5100,
+            })
+        );
+        assert_eq!(
+            described.map(|d| d.code),
+            Some(5100),
+            "the header alone counts"
+        );
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn other_engines_and_images_have_other_files() {
+        let other = Key {
+            offset: 4096,
+            ..key()
+        };
+        assert_ne!(key().file_name(), other.file_name());
+        assert_ne!(key().digest()[0], key().digest()[1]);
+    }
+
+    #[test]
+    fn small_additions_are_saved_ever_more_rarely() {
+        let mut history = History::default();
+        assert_eq!(history.worth_saving(0), None);
+        history = history.worth_saving(1000).unwrap();
+        assert_eq!(history.worth_saving(1000), None);
+        let mut lengths = 1000;
+        for small in 1..=4 {
+            lengths += 1;
+            history = history.worth_saving(lengths).unwrap();
+            assert_eq!(history.small, small);
+        }
+        assert_eq!(history.worth_saving(lengths + 1), None);
+        let later = History {
+            at: history.at - 3,
+            ..history
+        };
+        assert!(later.worth_saving(lengths + 1).is_some());
+        // Clocks that were set back don't matter, and much is always worth it.
+        let future = History {
+            at: history.at + 1000,
+            ..history
+        };
+        assert!(future.worth_saving(lengths + 1).is_some());
+        let grown = history.worth_saving(2 * lengths).unwrap();
+        assert_eq!(grown.small, 0);
+    }
 }

@@ -141,16 +141,15 @@ impl Store {
     pub fn write(&self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
         use std::io::Write;
         use std::os::unix::fs::OpenOptionsExt;
-        let temporary = self
-            .dir
-            .join(format!("{TEMPORARY}{}-{name}", std::process::id()));
+        may_write(parts.iter().map(|part| part.len() as u64).sum())?;
+        // Unique also where containers with pids of their own share the folder.
+        let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let nanos = time.unwrap_or_default().subsec_nanos();
+        let pid = std::process::id();
+        let temporary = self.dir.join(format!("{TEMPORARY}{pid}-{nanos}-{name}"));
         let mut options = std::fs::OpenOptions::new();
-        let mut file = options
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&temporary)?;
+        options.write(true).create_new(true).mode(0o600);
+        let mut file = options.open(&temporary)?;
         let written = parts.iter().try_for_each(|part| file.write_all(part));
         let done = written.and_then(|()| std::fs::rename(&temporary, self.dir.join(name)));
         if done.is_err() {
@@ -178,6 +177,20 @@ impl Store {
         }
         Ok(())
     }
+}
+
+/// Whether the process's limit allows a file of this size; trying would kill the guest by SIGXFSZ.
+pub fn may_write(bytes: u64) -> io::Result<()> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: writes one rlimit.
+    if unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } == 0 && limit.rlim_cur < bytes
+    {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    }
+    Ok(())
 }
 
 fn is_temporary(name: &OsStr) -> bool {

@@ -8,7 +8,7 @@ use std::arch::x86_64::__cpuid_count;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use crate::cache::store::OPEN_FLAGS;
+use crate::cache::store::{OPEN_FLAGS, may_write};
 use crate::syscall;
 
 /// eax, ebx, ecx, edx.
@@ -69,7 +69,7 @@ impl Cpuid {
         }
         // Write first, then ask: where nothing can be written, asking for all would be a waste.
         let temporary = folder.join(format!("{FILE}.{}", std::process::id()));
-        if std::fs::write(&temporary, []).is_err() {
+        if may_write(MOST_BYTES).is_err() || std::fs::write(&temporary, []).is_err() {
             return;
         }
         self.rows = everything();
