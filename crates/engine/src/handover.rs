@@ -183,7 +183,6 @@ mod tests {
             bisect: Some(u64::MAX),
             warn_calls: true,
             dump: 3..9,
-            // Lockstep concerns the first program alone.
             ..Options::default()
         };
         sent.own.hidden = Hidden {
