@@ -183,6 +183,7 @@ mod tests {
             bisect: Some(u64::MAX),
             warn_calls: true,
             dump: 3..9,
+            ..Options::default()
         };
         sent.own.hidden = Hidden {
             itself: 1000,

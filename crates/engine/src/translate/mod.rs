@@ -13,6 +13,7 @@
 pub mod dump;
 pub mod emit;
 pub mod flags;
+mod loops;
 mod rewrite;
 mod time;
 
@@ -82,6 +83,8 @@ struct Translation<'a> {
     /// Lengths already in the region, so that offsets in new runs are right.
     lengths_base: u32,
     frames: Vec<Frame>,
+    /// Which runs are copies of tight loops: those can't be entered from elsewhere.
+    loop_runs: Vec<usize>,
     count: usize,
     /// Byte offset of the RIP-relative displacement in the instruction at hand.
     displacement: usize,
@@ -91,6 +94,7 @@ struct Translation<'a> {
 pub fn translate(region: &mut Region, fetch: &dyn Fetch, pc: u64, shape: Shape) -> Option<Block> {
     decode(fetch, pc)?;
     let lengths_base = region.lengths_end();
+    region.hot = region.hot.next_multiple_of(16);
     let mut t = Translation {
         code: Emitter::new(region.hot),
         region,
@@ -100,6 +104,7 @@ pub fn translate(region: &mut Region, fetch: &dyn Fetch, pc: u64, shape: Shape) 
         lengths: Vec::new(),
         lengths_base,
         frames: Vec::new(),
+        loop_runs: Vec::new(),
         count: 0,
         displacement: 0,
     };
@@ -124,6 +129,13 @@ pub fn add_stub(region: &mut Region, fetch: &dyn Fetch, pc: u64, entry: u32, loo
 
 /// Emits the stub that an indirect branch to `pc` goes through; falls through on a match.
 fn dispatch_stub(region: &mut Region, code: &mut Emitter, pc: u64, live: u32) {
+    let keeps_flags = live & flags::DEC != 0;
+    // The way out comes first, where a short jump reaches it and nobody else runs through it.
+    let spent = code.here();
+    if keeps_flags {
+        let out = code.jmp();
+        code.bind(out, budget_stub(region, pc, BUDGET_RCX));
+    }
     let host = code.here();
     // Others pass through here on their way to a target whose flags may be live: the comparison
     // touches none.
@@ -142,22 +154,15 @@ fn dispatch_stub(region: &mut Region, code: &mut Emitter, pc: u64, live: u32) {
     let hit = code.jrcxz();
     let next = code.jmp();
     code.bind_short(hit);
-    if live & flags::DEC == 0 {
+    if keeps_flags {
+        code.tick_rcx();
+        code.jrcxz_back(spent);
+        code.unspill(RCX, 0);
+    } else {
         code.unspill(RCX, 0);
         code.tick_dec();
         let out = code.jcc(CC_Z);
-        let stub = budget_stub(region, pc, Exit::Budget as usize);
-        code.bind(out, stub);
-    } else {
-        code.tick_rcx();
-        let zero = code.jrcxz();
-        code.unspill(RCX, 0);
-        let go = code.jmp_short();
-        code.bind_short(zero);
-        let out = code.jmp();
-        let stub = budget_stub(region, pc, BUDGET_RCX);
-        code.bind(out, stub);
-        code.bind_short(go);
+        code.bind(out, budget_stub(region, pc, Exit::Budget as usize));
     }
     code.bind(next, region.miss_thunk);
     let next = code.address(next.0);
@@ -285,6 +290,12 @@ impl Translation<'_> {
                 self.push_lengths(len, self.code.bytes.len() - before, Spilled::None);
                 pc = branch.next_ip();
                 continue;
+            }
+            if let Some(tight) = self.tight_loop(&ins) {
+                self.tight_loop_branch(&ins, &tight);
+                self.count += 1;
+                let goes_on = ins.flow_control() == FlowControl::ConditionalBranch;
+                return goes_on.then(|| ins.next_ip());
             }
             let mut spilled = Spilled::None;
             self.displacement = displacement;
@@ -539,10 +550,11 @@ impl Translation<'_> {
 
     /// Looks in the block under construction.
     fn find_in_progress(&self, target: u64) -> Option<u32> {
-        let run = self
-            .runs
-            .iter()
-            .find(|run| run.guest <= target && target < run.guest + run.guest_len as u64)?;
+        let (_, run) = self.runs.iter().enumerate().find(|(number, run)| {
+            run.guest <= target
+                && target < run.guest + run.guest_len as u64
+                && !self.loop_runs.contains(number)
+        })?;
         let mut guest = run.guest;
         let mut host = run.host;
         let mut at = (run.lengths - self.lengths_base) as usize;
@@ -578,14 +590,12 @@ impl Translation<'_> {
         } else {
             self.code.spill(0, RCX);
             self.code.tick_rcx();
-            let zero = self.code.jrcxz();
+            let spent = self.code.jrcxz();
             self.code.unspill(RCX, 0);
-            let go = self.code.jmp_short();
-            self.code.bind_short(zero);
+            self.go_to(target);
+            self.code.bind_short(spent);
             let out = self.code.jmp();
             self.bind_budget(out, target, BUDGET_RCX);
-            self.code.bind_short(go);
-            self.go_to(target);
         }
     }
 
@@ -721,23 +731,23 @@ impl Translation<'_> {
         self.code.lea_rcx(back as i32);
         self.code.adjust_rsp(8);
         self.dispatch();
+        let keeps_flags = self.live_flags(back) & flags::DEC != 0;
+        let spent = self.code.here();
+        if keeps_flags {
+            let out = self.code.jmp();
+            self.bind_budget(out, back, BUDGET_RCX);
+        }
         self.code.bind_short(expected);
         self.code.adjust_rsp(8);
-        let live = self.live_flags(back);
-        if live & flags::DEC == 0 {
+        if keeps_flags {
+            self.code.tick_rcx();
+            self.code.jrcxz_back(spent);
+            self.code.unspill(RCX, 0);
+        } else {
             self.code.unspill(RCX, 0);
             self.code.tick_dec();
             let out = self.code.jcc(CC_Z);
             self.bind_budget(out, back, Exit::Budget as usize);
-        } else {
-            self.code.tick_rcx();
-            let zero = self.code.jrcxz();
-            self.code.unspill(RCX, 0);
-            let go = self.code.jmp_short();
-            self.code.bind_short(zero);
-            let out = self.code.jmp();
-            self.bind_budget(out, back, BUDGET_RCX);
-            self.code.bind_short(go);
         }
         self.follow_or_go(back)
     }
@@ -761,8 +771,13 @@ impl Translation<'_> {
         region.add_lengths(&self.lengths);
         let enterable = !self.shape.mutable && self.shape.single.is_none();
         let mut guest = Vec::with_capacity(self.runs.len());
-        for run in self.runs.iter().filter(|run| run.guest_len > 0) {
-            region.add_run(*run, enterable);
+        for (number, run) in self
+            .runs
+            .iter()
+            .enumerate()
+            .filter(|(_, run)| run.guest_len > 0)
+        {
+            region.add_run(*run, enterable && !self.loop_runs.contains(&number));
             guest.push(run.guest..run.guest + run.guest_len as u64);
         }
         Block {
