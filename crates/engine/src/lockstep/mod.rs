@@ -33,7 +33,7 @@ use native::Barrier;
 use original::Reached;
 use twin::{Stop, Twin};
 
-/// The checker of one process. A guest's children and what it execs run unchecked.
+/// The checker of one process. A guest's children run unchecked.
 #[derive(Debug)]
 pub struct Lockstep {
     pid: i64,
@@ -285,7 +285,17 @@ pub fn enter(ex: &mut Executor) -> Exit {
     exit
 }
 
-/// Tells the user how it went, at the end of the process that was checked.
+/// The options for what the process execs: it is checked up to what is left of the limit; a
+/// child's isn't.
+pub fn options_after_exec(ex: &Executor) -> Options {
+    let left = ex.lockstep.as_ref().filter(|lockstep| lockstep.is_active());
+    Options {
+        lockstep: left.map(|lockstep| lockstep.limit.saturating_sub(lockstep.instructions)),
+        ..ex.options.clone()
+    }
+}
+
+/// Tells the user how it went, at the end of the program that was checked.
 pub fn finish(ex: &Executor) {
     if let Some(lockstep) = ex.lockstep.as_ref().filter(|l| l.pid == getpid()) {
         stop::warn(&lockstep.summary());
