@@ -5,6 +5,9 @@
 #![cfg_attr(not(test), no_main)]
 
 mod arguments;
+#[cfg(not(test))]
+#[allow(non_upper_case_globals)]
+mod fixed;
 mod run;
 
 use std::ffi::{CStr, CString, c_char, c_int};

@@ -25,7 +25,7 @@ use crate::translate::{self, Fetch, Shape};
 use atlas::SharedAtlas;
 use mutable::Mutable;
 use region::{Displaced, Place, Region, Spilled, redirect};
-use saved::Key;
+use saved::{History, Key};
 use store::Store;
 
 const RECENT: usize = 1 << 10;
@@ -43,6 +43,21 @@ struct Image {
     region: Region,
     /// What it is saved under; None if it can't be.
     key: Option<Key>,
+    history: History,
+    /// Its stubs are in the dispatch table.
+    installed: bool,
+}
+
+impl Image {
+    /// An image with nothing to load.
+    fn new(region: Region, key: Option<Key>) -> Image {
+        Image {
+            region,
+            key,
+            history: History::default(),
+            installed: true,
+        }
+    }
 }
 
 pub struct CodeCache {
@@ -54,6 +69,8 @@ pub struct CodeCache {
     recent: Box<[(u64, u32)]>,
     /// Dispatch slots lead to stubs that are gone; rebuild before running on.
     dispatch_dirty: bool,
+    /// Stubs of an image that was just loaded are still to be put into the dispatch table.
+    stubs_waiting: bool,
     /// Number of blocks so far, and how many of them may be optimised (see CONTRIBUTING, bisecting).
     blocks: u64,
     optimise_up_to: u64,
@@ -85,6 +102,7 @@ impl CodeCache {
             store,
             recent: vec![(0, 0); RECENT].into_boxed_slice(),
             dispatch_dirty: true,
+            stubs_waiting: false,
             blocks: 0,
             optimise_up_to: options.bisect.unwrap_or(u64::MAX),
             dump: options.dump.clone(),
@@ -101,6 +119,9 @@ impl CodeCache {
             }
             if self.dispatch_dirty {
                 self.reset_dispatch(gs);
+            }
+            if self.stubs_waiting {
+                self.install_stubs(gs);
             }
             let pc = gs.regs.rip;
             let entry = match self.entry(pc, memory, stats) {
@@ -320,8 +341,9 @@ impl CodeCache {
             let room = room_for(code.range.end - code.range.start);
             let host = map_anywhere(room);
             let region = Region::new(code.range.clone(), host);
-            Image { region, key: None }
+            Image::new(region, None)
         });
+        self.stubs_waiting |= !image.installed;
         self.images.push(image);
         self.images.len() - 1
     }
@@ -345,23 +367,27 @@ impl CodeCache {
             offset: code.range.start.wrapping_add(at.to_offset),
             host: host.clone(),
         };
-        let region =
-            saved::load(store, &key).unwrap_or_else(|| Region::new(code.range.clone(), host));
+        let Some((region, history)) = saved::load(store, &key) else {
+            let region = Region::new(code.range.clone(), host);
+            return Some(Image::new(region, Some(key)));
+        };
         Some(Image {
             region,
             key: Some(key),
+            history,
+            installed: false,
         })
     }
 
-    /// Saves what was translated in this run, where it is enough to be worth it. Failing to save
-    /// costs the next run time and nothing else.
-    pub fn save(&self) {
+    /// Saves what was translated since the last time, where it is worth it. Failing to save costs
+    /// the next run time and nothing else.
+    pub fn save(&mut self) {
         let Some(store) = &self.store else { return };
-        for image in &self.images {
+        for image in &mut self.images {
             let Some(key) = &image.key else { continue };
-            let old: u64 = image.region.loaded.lengths.len() as u64;
-            if image.region.new_bytes() * 32 > old {
-                let _ = saved::save(store, key, &image.region);
+            if let Some(history) = image.history.worth_saving(image.region.lengths_end()) {
+                let _ = saved::save(store, key, &image.region, &history);
+                image.history = history;
             }
         }
     }
@@ -404,7 +430,8 @@ impl CodeCache {
         let Ok((entry, _)) = self.find_or_translate(pc, true, memory, stats) else {
             return;
         };
-        if self.dispatch_dirty || self.mutable.is_shared(pc) {
+        // A stub that waits would come into its chain twice.
+        if self.dispatch_dirty || self.stubs_waiting || self.mutable.is_shared(pc) {
             return;
         }
         let optimise = self.blocks < self.optimise_up_to;
@@ -431,6 +458,26 @@ impl CodeCache {
     fn reset_dispatch(&mut self, gs: &mut GsBlock) {
         gs.dispatch.fill(self.mutable.region.miss_thunk);
         self.dispatch_dirty = false;
+        for image in &mut self.images {
+            if image.installed {
+                // Chains were made longer since.
+                image.region.restore_chains();
+                image.installed = false;
+            }
+        }
+        self.stubs_waiting = true;
+    }
+
+    /// Puts all stubs of images that were just loaded into the dispatch table: cheaper by far than
+    /// a miss at the first branch to each.
+    fn install_stubs(&mut self, gs: &mut GsBlock) {
+        let end = self.mutable.region.miss_thunk;
+        for image in &mut self.images {
+            if !std::mem::replace(&mut image.installed, true) {
+                image.region.install_chains(&mut gs.dispatch, end);
+            }
+        }
+        self.stubs_waiting = false;
     }
 
     /// Drops translations of guest ranges whose mapping changed.

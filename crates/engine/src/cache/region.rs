@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
-use crate::context::Exit;
+use crate::context::{DISPATCH_SLOTS, Exit};
 use crate::translate::emit::{Emitter, Rel32};
 
 /// Where the guest's registers are while a rewritten instruction can fault.
@@ -111,7 +111,7 @@ pub struct Loaded {
     /// Run numbers by guest address.
     pub order: &'static [u32],
     pub lengths: &'static [u8],
-    /// By guest address.
+    /// By dispatch slot, then by guest address: a slot's stubs lead from one to the next.
     pub stubs: &'static [SavedStub],
     /// By the address of the link stub.
     pub links: &'static [SavedLink],
@@ -133,6 +133,19 @@ pub struct SavedLink {
     pub target: u64,
     pub stub: u32,
     pub site: u32,
+}
+
+/// The dispatch slot of a guest address.
+pub fn slot_of(guest: u64) -> usize {
+    guest as usize % DISPATCH_SLOTS
+}
+
+fn chain_order(guest: u64) -> (usize, u64) {
+    (slot_of(guest), guest)
+}
+
+pub fn same_slot(a: &SavedStub, b: &SavedStub) -> bool {
+    slot_of(a.guest) == slot_of(b.guest)
 }
 
 pub struct Region {
@@ -322,7 +335,8 @@ impl Region {
     pub fn stub(&self, pc: u64) -> Option<Stub> {
         self.stubs.get(&pc).copied().or_else(|| {
             let stubs = self.loaded.stubs;
-            let n = stubs.binary_search_by_key(&pc, |stub| stub.guest).ok()?;
+            let n = stubs.binary_search_by_key(&chain_order(pc), |stub| chain_order(stub.guest));
+            let n = n.ok()?;
             Some(Stub {
                 host: stubs[n].host,
                 next: stubs[n].next,
@@ -344,8 +358,36 @@ impl Region {
             next: s.next,
         });
         let mut all: Vec<SavedStub> = old.chain(new).collect();
-        all.sort_by_key(|stub| stub.guest);
+        all.sort_by_key(|stub| chain_order(stub.guest));
         all
+    }
+
+    /// Puts the loaded stubs into a dispatch table whose empty slots hold `end`. Their chains are
+    /// as they were saved; only a slot that others use already makes a write necessary.
+    pub fn install_chains(&self, dispatch: &mut [u32], end: u32) {
+        for chain in self.loaded.stubs.chunk_by(same_slot) {
+            let (first, last) = (chain[0], chain[chain.len() - 1]);
+            let slot = &mut dispatch[slot_of(first.guest)];
+            if *slot != end {
+                if !self.host.contains(&last.next) {
+                    continue;
+                }
+                patch_rel32(last.next, *slot);
+            }
+            *slot = first.host;
+        }
+    }
+
+    /// Makes the chains of the loaded stubs what they were when they were saved.
+    pub fn restore_chains(&self) {
+        for chain in self.loaded.stubs.chunk_by(same_slot) {
+            let after = chain[1..].iter().map(|stub| stub.host);
+            for (stub, next) in chain.iter().zip(after.chain([self.miss_thunk])) {
+                if self.host.contains(&stub.next) {
+                    redirect(stub.next, next);
+                }
+            }
+        }
     }
 
     /// Adds a finished run. `enterable`: any of its instructions may be entered from anywhere.
@@ -386,11 +428,6 @@ impl Region {
 
     pub fn all_lengths(&self) -> Vec<u8> {
         [self.loaded.lengths, &self.lengths].concat()
-    }
-
-    /// Guest bytes translated since the region was made or loaded.
-    pub fn new_bytes(&self) -> u64 {
-        self.runs.iter().map(|run| run.guest_len as u64).sum()
     }
 
     /// The last `count` runs, in the order of translation.

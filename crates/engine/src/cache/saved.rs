@@ -1,16 +1,29 @@
 //! A region in a file: translations of one image, ready to be mapped.
 //!
-//! Layout: a header page, hot code, cold code, then the tables of [`Loaded`]. Code is mapped
-//! privately at the very addresses it was made for; the tables are used in place. A file is
-//! written whole and renamed into place, so readers never see a part of one; one that is older
-//! than the last boot (a power cut may have torn it) is checked against its checksum before use.
+//! Layout: a header page (with the image's path and build-id, for people), hot code, cold code,
+//! then the tables of [`Loaded`]. Code is mapped privately at the very addresses it was made for;
+//! the tables are used in place.
+//!
+//! What can be wrong with a file, and what is done about it:
+//! - Others could write to it: only files and folders that belong to this user alone are read. This
+//!   user can run any code anyway.
+//! - A writer was interrupted, or several wrote at once, or the disk was full: a file is written
+//!   whole under another name and renamed into place, so readers see all of one or nothing.
+//! - A power cut tore it: the whole file is checked against its checksum once after each boot.
+//! - It is another engine's or another image's: the header says which it is for, and the header has
+//!   a checksum that is always verified, so all offsets and sizes that follow from it can be trusted.
+//!
+//! Bits that flip on the disk while the machine is up aren't found, as with any executable.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
-use super::region::{Loaded, Region, Run, SavedLink, SavedStub};
+use super::region::{Loaded, Region, Run, SavedLink, SavedStub, same_slot};
 use super::store::{ENDING, Store, is_private};
 
 const MAGIC: u64 = 0x3165_646f_6377_656c; // "lewcode1"
@@ -66,9 +79,65 @@ struct Header {
     stubs: u32,
     links: u32,
     free: u32,
+    /// See [`History`].
+    small: u32,
+    /// Lengths of the path and the build-id that follow the header.
+    path: u16,
+    build_id: u16,
+    /// Hash of the engine's version.
+    version: u64,
+    /// Checksum of the header and of what follows it in its page, with this word 0.
+    own: u64,
 }
 
 const HEADER: usize = size_of::<Header>();
+const MOST_PATH: usize = 3500;
+const MOST_BUILD_ID: usize = 128;
+const _: () = assert!(HEADER + MOST_PATH + MOST_BUILD_ID <= PAGE as usize);
+
+impl Header {
+    /// The header in a file's first page, if it is whole.
+    fn read(page: &[u8]) -> Option<Header> {
+        let page: &[u8; PAGE as usize] = page.first_chunk()?;
+        // SAFETY: a header is plain numbers and shorter than a page.
+        let header = unsafe { std::ptr::read_unaligned(page.as_ptr() as *const Header) };
+        let mut copy = *page;
+        copy[std::mem::offset_of!(Header, own)..][..8].fill(0);
+        let whole = header.magic == MAGIC && checksum(&copy) == header.own;
+        whole.then_some(header)
+    }
+}
+
+/// What a file is for, as its header tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    pub image: PathBuf,
+    pub build_id: Vec<u8>,
+    /// It was made by this very version of the engine, or it is never used again.
+    pub current: bool,
+    /// Bytes of translated code.
+    pub code: u64,
+}
+
+/// Reads what a file of translations is for; `None` if it isn't one.
+pub fn describe(path: &Path) -> Option<Description> {
+    let mut options = File::options();
+    options
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK);
+    let mut page = [0u8; PAGE as usize];
+    options.open(path).ok()?.read_exact_at(&mut page, 0).ok()?;
+    let header = Header::read(&page)?;
+    let (path, build_id) = (header.path as usize, header.build_id as usize);
+    let bytes = |at: usize, len| page.get(at..)?.get(..len);
+    Some(Description {
+        image: OsStr::from_bytes(bytes(HEADER, path)?).into(),
+        build_id: bytes(HEADER + path, build_id)?.to_vec(),
+        current: header.version == version_hash(),
+        code: (header.hot.checked_sub(header.host[0])? as u64)
+            + (header.host[1].checked_sub(header.cold)? as u64),
+    })
+}
 
 impl Header {
     fn code_spans(&self) -> (u64, u64) {
@@ -99,8 +168,64 @@ impl Header {
     }
 }
 
+/// How a region came to be in its file, to judge whether writing it again is worth it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// Length of its lengths there.
+    saved: u32,
+    /// How often in succession little was added.
+    small: u32,
+    /// When it was written, in seconds since 1970.
+    at: i64,
+}
+
+impl History {
+    /// Whether a region with so many lengths now is worth saving; if so, its history afterwards.
+    ///
+    /// Growth by an eighth is: the number of such saves is bounded by the logarithm of the size.
+    /// A few instructions are too, since translating anything costs the next run a millisecond for
+    /// the decoder's tables. But a program that does something new at every run must not write
+    /// megabytes each time, so from the fourth time on that has to wait longer and longer.
+    pub fn worth_saving(&self, lengths: u32) -> Option<History> {
+        let new = lengths.saturating_sub(self.saved);
+        if new == 0 {
+            return None;
+        }
+        let (now, _) = times();
+        let is_small = new <= self.saved / 8;
+        let wait = match self.small {
+            0..4 => 0,
+            more => 1i64 << (more - 3).min(16),
+        };
+        // A clock that was set back must not stop saving for good.
+        if is_small && (0..wait).contains(&(now - self.at)) {
+            return None;
+        }
+        Some(History {
+            saved: lengths,
+            small: if is_small { self.small + 1 } else { 0 },
+            at: now,
+        })
+    }
+}
+
+/// Where the file that is mapped at a guest address lies, for `clew cache` to show.
+fn image_path(guest: u64) -> Vec<u8> {
+    let maps = std::fs::read("/proc/self/maps").unwrap_or_default();
+    let start = format!("{guest:08x}-");
+    let line = maps
+        .split(|&b| b == b'\n')
+        .find(|line| line.starts_with(start.as_bytes()));
+    let path = line.and_then(|line| Some(&line[line.iter().position(|&b| b == b'/')?..]));
+    path.unwrap_or_default().to_vec()
+}
+
+fn version_hash() -> u64 {
+    checksum(VERSION.as_bytes())
+}
+
 /// Writes a region to its file.
-pub fn save(store: &Store, key: &Key, region: &Region) -> std::io::Result<()> {
+pub fn save(store: &Store, key: &Key, region: &Region, history: &History) -> std::io::Result<()> {
     let (runs, order, lengths) = (region.all_runs(), region.all_order(), region.all_lengths());
     let (stubs, links, free) = (
         region.all_stubs(),
@@ -120,7 +245,9 @@ pub fn save(store: &Store, key: &Key, region: &Region) -> std::io::Result<()> {
         stubs: stubs.len() as u32,
         links: links.len() as u32,
         free: free.len() as u32,
-        checksum: 0,
+        small: history.small,
+        version: version_hash(),
+        ..Header::default()
     };
     let (hot_span, cold_span) = header.code_spans();
     let tables = header.tables();
@@ -134,11 +261,15 @@ pub fn save(store: &Store, key: &Key, region: &Region) -> std::io::Result<()> {
         cold_at,
         &mut body[hot_span as usize..(hot_span + cold_span) as usize],
     );
-    // Chains of the dispatch table belong to this process.
-    for stub in &stubs {
-        let at = (stub.next - region.host.start) as usize;
-        let rel = region.miss_thunk.wrapping_sub(stub.next + 4);
-        body[at..at + 4].copy_from_slice(&rel.to_le_bytes());
+    // Chains that other regions take part in belong to this process; in the file each consists of
+    // the region's own stubs.
+    for chain in stubs.chunk_by(same_slot) {
+        let after = chain[1..].iter().map(|stub| stub.host);
+        for (stub, next) in chain.iter().zip(after.chain([region.miss_thunk])) {
+            let at = (stub.next - region.host.start) as usize;
+            let rel = next.wrapping_sub(stub.next + 4);
+            body[at..at + 4].copy_from_slice(&rel.to_le_bytes());
+        }
     }
     let mut put = |at: u64, bytes: &[u8]| {
         let at = (at - PAGE) as usize;
@@ -151,14 +282,22 @@ pub fn save(store: &Store, key: &Key, region: &Region) -> std::io::Result<()> {
     put(tables[4], as_bytes(free));
     put(tables[5], &lengths);
     header.checksum = checksum(&body);
+    let path = image_path(key.guest.start);
+    let path = &path[..path.len().min(MOST_PATH)];
+    let build_id = &key.build_id[..key.build_id.len().min(MOST_BUILD_ID)];
+    (header.path, header.build_id) = (path.len() as u16, build_id.len() as u16);
     let mut first = [0u8; PAGE as usize];
+    first[HEADER..][..path.len()].copy_from_slice(path);
+    first[HEADER + path.len()..][..build_id.len()].copy_from_slice(build_id);
+    first[..HEADER].copy_from_slice(as_bytes(std::slice::from_ref(&header)));
+    header.own = checksum(&first);
     first[..HEADER].copy_from_slice(as_bytes(std::slice::from_ref(&header)));
     store.write(&key.file_name(), &[&first, &body])
 }
 
 /// Maps the saved region of `key`, if there is one and it can be trusted. Its host range must be
 /// free or mapped by the cache.
-pub fn load(store: &Store, key: &Key) -> Option<Region> {
+pub fn load(store: &Store, key: &Key) -> Option<(Region, History)> {
     let mut options = File::options();
     let file = options
         .read(true)
@@ -166,16 +305,18 @@ pub fn load(store: &Store, key: &Key) -> Option<Region> {
         .open(store.dir.join(key.file_name()))
         .ok()?;
     let meta = file.metadata().ok()?;
-    if !meta.is_file()
-        || !is_private(&meta)
-        || meta.len() < PAGE + HEADER as u64
-        || meta.len() > u32::MAX as u64
-    {
+    if !meta.is_file() || !is_private(&meta) || meta.len() < PAGE || meta.len() > u32::MAX as u64 {
         return None;
     }
     let bytes = map_file(&file, meta.len())?;
-    let loaded =
-        check(&file, bytes, key, &meta).and_then(|header| build(&file, bytes, &header, key));
+    let loaded = check(&file, bytes, key, &meta).and_then(|header| {
+        let history = History {
+            saved: header.lengths,
+            small: header.small,
+            at: meta.mtime(),
+        };
+        Some((build(&file, bytes, &header, key)?, history))
+    });
     if loaded.is_none() {
         // SAFETY: nothing refers to the mapping: neither check nor build kept anything.
         unsafe { crate::syscall!(libc::SYS_munmap, bytes.as_ptr(), bytes.len()) };
@@ -184,10 +325,8 @@ pub fn load(store: &Store, key: &Key) -> Option<Region> {
 }
 
 fn check(file: &File, bytes: &[u8], key: &Key, meta: &std::fs::Metadata) -> Option<Header> {
-    // SAFETY: the mapping is page-aligned and longer than a header, which is plain numbers.
-    let header = unsafe { std::ptr::read(bytes.as_ptr() as *const Header) };
-    let fits = header.magic == MAGIC
-        && header.digest == key.digest()
+    let header = Header::read(bytes)?;
+    let fits = header.digest == key.digest()
         && header.guest == [key.guest.start, key.guest.end]
         && header.host == [key.host.start, key.host.end]
         && header.host[0] < header.hot

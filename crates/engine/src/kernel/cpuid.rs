@@ -41,6 +41,8 @@ impl Cpuid {
                 self.load_or_fill(folder);
             }
         }
+        // Most leaves don't look at ecx, and most programs leave in it what happens to be there.
+        let subleaf = if has_subleaves(leaf) { subleaf } else { 0 };
         let find = |rows: &[Row], sub| rows.iter().find(|r| r[0] == leaf && r[1] == sub).copied();
         let row = match find(&self.rows, subleaf) {
             Some(row) => row,
@@ -96,6 +98,14 @@ fn everything() -> Vec<Row> {
     }
     rows.truncate(MOST);
     rows
+}
+
+/// Whether the answer may depend on ecx. Only leaves known not to are excepted.
+fn has_subleaves(leaf: u32) -> bool {
+    !matches!(
+        leaf,
+        0..=3 | 5 | 6 | 8..=0xa | 0x15 | 0x16 | 0x8000_0000..=0x8000_001c | 0x8000_001e
+    )
 }
 
 fn subleaves(leaf: u32) -> u32 {

@@ -103,6 +103,10 @@ fn kernel_flags(flags: u64) -> u64 {
 /// A fork.
 fn make_copy(ex: &mut Executor, request: Request) -> Outcome {
     prepare(ex, &request);
+    // Or each of many children would save the same again.
+    if !ex.kernel.own.in_vfork {
+        ex.code.save();
+    }
     ex.before_fork();
     let flags = kernel_flags(request.flags);
     // SAFETY: without CLONE_VM and without a stack this is a fork; both sides return from it.

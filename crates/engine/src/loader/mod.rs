@@ -50,11 +50,7 @@ pub struct Entry {
 /// one, a missing interpreter. For exec, which must fail before there is no way back.
 pub fn check(program: &Resolved) -> Result<(), LoadError> {
     let image = program.exe.parse()?;
-    if let Some(part) = &image.interpreter {
-        let path = program.exe.read_interpreter_path(part)?;
-        Executable::open_interpreter(&path, &program.exe.path)?;
-    }
-    Ok(())
+    program.interpreter(&image).map(|_| ())
 }
 
 /// Maps `program` and its interpreter into (empty) guest memory and builds its stack. `random` is
@@ -67,13 +63,8 @@ pub fn load(
 ) -> Result<Entry, LoadError> {
     let exe = &program.exe;
     let image = exe.parse()?;
-    let interpreter = match &image.interpreter {
-        Some(part) => {
-            let path = exe.read_interpreter_path(part)?;
-            let interp = Executable::open_interpreter(&path, &exe.path)?;
-            let plan = interp.parse()?;
-            Some((interp, plan))
-        }
+    let interpreter = match program.interpreter(&image)? {
+        Some(interp) => Some((interp, interp.parse()?)),
         None => None,
     };
     let limit = crate::memory::stack::stack_limit();
@@ -143,6 +134,21 @@ fn random_bytes() -> [u8; 16] {
         }
     }
     bytes
+}
+
+impl Resolved {
+    /// The interpreter that `image`, the plan of the executable, names. Opened once.
+    fn interpreter(&self, image: &elf::Image) -> Result<Option<&Executable>, LoadError> {
+        let Some(part) = &image.interpreter else {
+            return Ok(None);
+        };
+        if let Some(opened) = self.interpreter.get() {
+            return Ok(Some(opened));
+        }
+        let path = self.exe.read_interpreter_path(part)?;
+        let opened = Executable::open_interpreter(&path, &self.exe.path)?;
+        Ok(Some(self.interpreter.get_or_init(|| opened)))
+    }
 }
 
 impl Executable {

@@ -3,6 +3,7 @@
 //! Does what the kernel checks before the point of no return, so that a guest's execve can fail
 //! as it would natively. Keeps the open file and its first page: nothing is looked up or read twice.
 
+use std::cell::OnceCell;
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -38,6 +39,8 @@ pub struct Resolved {
     pub argv: Vec<CString>,
     /// The path that was asked for (AT_EXECFN).
     pub execfn: CString,
+    /// The interpreter that the ELF file names, once it was opened.
+    pub(super) interpreter: OnceCell<Executable>,
 }
 
 impl Resolved {
@@ -74,7 +77,12 @@ pub fn resolve_at(
     let mut script = execfn.clone();
     for _ in 0..=MOST_SCRIPTS {
         if exe.head.starts_with(b"\x7fELF") {
-            return Ok(Resolved { exe, argv, execfn });
+            return Ok(Resolved {
+                exe,
+                argv,
+                execfn,
+                interpreter: OnceCell::new(),
+            });
         }
         let Some(line) = shebang(&exe.head) else {
             return Err(LoadError::NotElf { path: exe.path });

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use super::Memory;
 use super::file::FileIdentity;
-use super::mapping::{Backing, Mapping};
+use super::mapping::{Backing, Mapping, PAGE};
+use crate::layout;
 
 /// What an instruction fetch at some address finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +79,17 @@ impl Memory {
                 file,
                 base,
                 to_offset: offset.wrapping_sub(m.start),
+            }),
+            // The same bytes at the same place in every process of this engine: as good as a file.
+            Backing::Vdso if m.start == layout::VDSO && !m.was_writable => Some(ImageAt {
+                file: FileIdentity {
+                    dev: 0,
+                    ino: 0,
+                    size: PAGE,
+                    mtime_ns: 0,
+                },
+                base: m.start,
+                to_offset: m.start.wrapping_neg(),
             }),
             _ => None,
         };

@@ -16,6 +16,7 @@ pub mod waiting;
 pub use calls::*;
 pub use waiting::*;
 
+use std::cell::OnceCell;
 use std::collections::VecDeque;
 
 use crate::host::handlers::{self, Action};
@@ -27,42 +28,36 @@ use altstack::AltStack;
 /// What the guest wants to happen on each signal. One for the process.
 #[derive(Clone)]
 pub struct Signals {
-    actions: [Action; NSIG],
+    /// Empty: never asked about; what exec left, which the kernel knows.
+    actions: [OnceCell<Action>; NSIG],
 }
 
 impl Default for Signals {
     /// All at their defaults.
     fn default() -> Signals {
         Signals {
-            actions: [Action::default(); NSIG],
+            actions: std::array::from_fn(|_| OnceCell::from(Action::default())),
         }
     }
 }
 
 impl Signals {
     /// What exec leaves: ignored signals stay ignored, the rest is at its default.
+    /// The kernel is asked only about those that come up: most programs look at a few, and 64
+    /// calls would take a good part of their start.
     pub fn inherited() -> Signals {
-        let mut signals = Signals::default();
-        let ignore = libc::SIG_IGN as u64;
-        for sig in 1..=NSIG as i32 {
-            let handler = match sig {
-                libc::SIGPIPE => inherited::sigpipe(),
-                _ => handlers::kernel_action(sig).map_or(0, |action| action.handler),
-            };
-            if handler == ignore {
-                signals.actions[sig as usize - 1].handler = ignore;
-            }
+        Signals {
+            actions: [const { OnceCell::new() }; NSIG],
         }
-        signals
     }
 
     pub fn action(&self, sig: i32) -> &Action {
-        &self.actions[sig as usize - 1]
+        self.actions[sig as usize - 1].get_or_init(|| inherited_action(sig))
     }
 
     /// Changes a disposition, in the kernel too.
     pub fn set_action(&mut self, sig: i32, action: Action) {
-        self.actions[sig as usize - 1] = action;
+        self.actions[sig as usize - 1] = OnceCell::from(action);
         handlers::set_for_guest(sig, &action);
     }
 
@@ -79,6 +74,20 @@ impl Signals {
     pub fn has_handler(&self, sig: i32) -> bool {
         let handler = self.action(sig).handler;
         handler != libc::SIG_DFL as u64 && handler != libc::SIG_IGN as u64
+    }
+}
+
+/// What the process was started with for a signal that the engine hasn't told the kernel about
+/// yet: ignored or default.
+fn inherited_action(sig: i32) -> Action {
+    let ignore = libc::SIG_IGN as u64;
+    let handler = match sig {
+        libc::SIGPIPE => inherited::sigpipe(),
+        _ => handlers::kernel_action(sig).map_or(0, |action| action.handler),
+    };
+    Action {
+        handler: if handler == ignore { ignore } else { 0 },
+        ..Action::default()
     }
 }
 

@@ -114,8 +114,8 @@ impl Executor {
     /// Gives the kernel what a new program shall inherit.
     pub fn before_exec(&mut self) {
         for sig in 1..=64 {
-            let ignored = self.signals.action(sig).handler == libc::SIG_IGN as u64;
-            if SigSet::SYNCHRONOUS.contains(sig) && ignored {
+            let ignored = |ex: &Executor| ex.signals.action(sig).handler == libc::SIG_IGN as u64;
+            if SigSet::SYNCHRONOUS.contains(sig) && ignored(self) {
                 let action = Action {
                     handler: libc::SIG_IGN as u64,
                     ..Action::default()

@@ -53,9 +53,8 @@ impl Executor {
         altstack::install(stack, altstack::EXECUTOR_SIZE);
         self.signals = Signals::inherited();
         for sig in 1..=64 {
-            let action = *self.signals.action(sig);
             if SigSet::SYNCHRONOUS.contains(sig) || sig == libc::SIGPIPE {
-                handlers::set_for_guest(sig, &action);
+                handlers::set_for_guest(sig, self.signals.action(sig));
             }
         }
         let tid = self.gs.hub.executor_tid.load(Ordering::Relaxed);
