@@ -50,7 +50,7 @@ pub struct Lockstep {
 #[derive(Debug)]
 pub struct Difference {
     pub what: String,
-    pub registers: Option<(State, State)>,
+    pub registers: Option<Box<(State, State)>>,
 }
 
 impl Difference {
@@ -187,7 +187,7 @@ impl Lockstep {
         ex.gs.ticks_left = budget - reached.ticks;
         let next = agree(ex, twin, &stop, &reached).map_err(|what| Difference {
             what,
-            registers: Some((State::of_original(ex.gs), twin.state())),
+            registers: Some(Box::new((State::of_original(ex.gs), twin.state()))),
         })?;
         let exact = matches!(stop, Stop::Barrier(Barrier::Syscall));
         let mut found = compare::registers(ex, twin, &stop);
@@ -199,7 +199,7 @@ impl Lockstep {
         if found.any() {
             return Err(Difference {
                 what: format!("different after {}", describe(&stop)),
-                registers: Some((State::of_original(ex.gs), twin.state())),
+                registers: Some(Box::new((State::of_original(ex.gs), twin.state()))),
             });
         }
         twin.start_stretch();
