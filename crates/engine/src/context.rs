@@ -7,10 +7,11 @@
 
 use std::mem::offset_of;
 
+use crate::cache::CodeCache;
 use crate::host::hub::Hub;
 use crate::host::kernel_thread::KernelThread;
 use crate::layout;
-use crate::translate::emit::{TICK_LEA, is_tick_store};
+use crate::translate::emit;
 
 pub const RAX: usize = 0;
 pub const RCX: usize = 1;
@@ -144,6 +145,8 @@ pub struct GsBlock {
     pub in_guest: u32,
     /// Ticks taken away from the budget by [`GsBlock::kick`], to keep the count right.
     pub kicked: i64,
+    /// The cache whose code runs, for handlers that interrupt it.
+    pub code: *const CodeCache,
     /// What signal handlers need to know about the kernel thread they interrupted. Proxies have
     /// the same header at the same offset, see [`crate::host::proxy::ProxyBlock`].
     pub host: KernelThread,
@@ -186,27 +189,38 @@ impl GsBlock {
         self.kicked += cut(&mut self.ticks_left, 1);
     }
 
-    /// The same where translated code was interrupted at `rip`: a tick that may not touch flags is
-    /// counted in rcx, and between its load and its store that is where the counter is.
+    /// The same where translated code was interrupted: the counter may be in a register just then,
+    /// for a tick that may not touch flags (in rcx) or for all of a tight loop.
     ///
     /// # Safety
-    /// `rip` is in the code cache, and `rcx` the interrupted thread's register.
-    pub unsafe fn kick_in_cache(&mut self, rip: u64, rcx: &mut u64) {
+    /// `rip` is in the code cache, and the guest runs: nothing else uses this block or the cache.
+    pub unsafe fn kick_in_cache(&mut self, rip: u64, register: impl FnOnce(u8) -> *mut u64) {
         // SAFETY: the kernel was about to fetch from there; regions are mapped in whole pages, and
-        // the sequence is never the last thing in one.
-        let code = unsafe { std::slice::from_raw_parts(rip as *const u8, 13) };
-        let lea = TICK_LEA.len();
-        let left = if is_tick_store(code, rip) {
-            1
-        } else if code.starts_with(&TICK_LEA) && is_tick_store(&code[lea..], rip + lea as u64) {
-            2
-        } else {
-            return self.kick();
+        // none of the sequences looked for is the first or last thing in one.
+        let (before, code) = unsafe {
+            (
+                std::slice::from_raw_parts((rip - 8) as *const u8, 8),
+                std::slice::from_raw_parts(rip as *const u8, 16),
+            )
+        };
+        let (holder, left) = match emit::counter_at(before, code) {
+            Some(found) => found,
+            // SAFETY: `code` is set before guest code is entered, and the cache doesn't change
+            // while it runs.
+            None if self.ticks_left == 0 => {
+                match unsafe { (*self.code).loop_counter(rip as u32) } {
+                    Some(holder) => (holder, 1),
+                    None => return self.kick(),
+                }
+            }
+            None => return self.kick(),
         };
         self.attention = 1;
-        let mut counter = *rcx as i64;
+        // SAFETY: the caller's register, of the interrupted context.
+        let value = unsafe { &mut *register(holder) };
+        let mut counter = *value as i64;
         self.kicked += cut(&mut counter, left);
-        *rcx = counter as u64;
+        *value = counter as u64;
     }
 }
 

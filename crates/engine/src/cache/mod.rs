@@ -129,6 +129,7 @@ impl CodeCache {
                 Err(FetchFault(addr)) => return fetch_fault(gs, memory, addr),
             };
             gs.resume = entry as u64;
+            gs.code = &raw const *self;
             if self.trace {
                 eprintln!(
                     "clew: enter {pc:#x} at {entry:#x}, {} ticks left",
@@ -203,6 +204,7 @@ impl CodeCache {
             return fetch_fault(gs, memory, pc);
         };
         gs.resume = block.entry as u64;
+        gs.code = &raw const *self;
         // SAFETY: as in `enter`; nothing is linked to the fragment, so it can go afterwards.
         let exit = unsafe { switch::enter(gs) };
         stats.exits[exit as usize] += 1;
@@ -528,6 +530,10 @@ impl CodeCache {
                 gs.regs.gpr[2] = gs.spill[2];
                 gs.regs.gpr[r as usize] = gs.spill[3];
             }
+            Spilled::Loop(r) => {
+                gs.ticks_left = gs.regs.gpr[r as usize] as i64;
+                gs.regs.gpr[r as usize] = gs.spill[3];
+            }
             Spilled::Displaced(which, r) => {
                 gs.regs.gpr[r as usize] = gs.spill[1];
                 let displaced = if which == Displaced::Rsi { RSI } else { RBX };
@@ -579,6 +585,15 @@ impl CodeCache {
             ..Fault::default()
         };
         Exit::Fault
+    }
+
+    /// The register that holds the tick counter at a host address inside a tight loop. For signal
+    /// handlers: reads only.
+    pub fn loop_counter(&self, host: u32) -> Option<u8> {
+        match self.place_of(host)?.spilled {
+            Spilled::Loop(register) => Some(register),
+            _ => None,
+        }
     }
 
     /// The guest instruction behind a host address.

@@ -25,6 +25,8 @@ pub enum Spilled {
     Xsave(u8),
     /// The register is in spill slot 1, and the guest's gs base was added to another.
     Displaced(Displaced, u8),
+    /// The register is in spill slot 3, and holds `ticks_left` (`translate::loops`).
+    Loop(u8),
 }
 
 /// A register that holds an address relative to the guest's gs base.
@@ -43,6 +45,7 @@ impl Spilled {
             Spilled::Xsave(r) => 0x20 | r,
             Spilled::Displaced(Displaced::Rsi, r) => 0x30 | r,
             Spilled::Displaced(Displaced::Rbx, r) => 0x40 | r,
+            Spilled::Loop(r) => 0x50 | r,
         }
     }
 
@@ -53,6 +56,7 @@ impl Spilled {
             b if b & 0xf0 == 0x10 => Spilled::Reg(b & 15),
             b if b & 0xf0 == 0x30 => Spilled::Displaced(Displaced::Rsi, b & 15),
             b if b & 0xf0 == 0x40 => Spilled::Displaced(Displaced::Rbx, b & 15),
+            b if b & 0xf0 == 0x50 => Spilled::Loop(b & 15),
             b => Spilled::Xsave(b & 15),
         }
     }
@@ -650,6 +654,7 @@ mod tests {
             Spilled::Xsave(6),
             displaced[0],
             displaced[1],
+            Spilled::Loop(13),
         ];
         for spilled in all {
             for guest in 1..=15 {

@@ -138,7 +138,8 @@ struct Context {
 }
 const C_RAX: usize = 13;
 const C_RBP: usize = 10;
-const C_RCX: usize = 14;
+/// Where each general register is, in the hardware's numbering.
+const C_GPR: [usize; 16] = [13, 14, 12, 11, 15, 10, 9, 8, 0, 1, 2, 3, 4, 5, 6, 7];
 const C_RIP: usize = 16;
 const C_ERR: usize = 19;
 const C_TRAPNO: usize = 20;
@@ -187,7 +188,9 @@ fn on_executor(gs: *mut GsBlock, header: &KernelThread, info: &Siginfo, context:
     // these fields with volatile loads.
     unsafe {
         if layout::CODE_CACHE.contains(&context.machine[C_RIP]) {
-            (*gs).kick_in_cache(context.machine[C_RIP], &mut context.machine[C_RCX]);
+            let machine = &raw mut context.machine;
+            let register = |number: u8| &raw mut (*machine)[C_GPR[number as usize]];
+            (*gs).kick_in_cache((*machine)[C_RIP], register);
         } else {
             (*gs).kick();
         }

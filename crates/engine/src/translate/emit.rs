@@ -82,6 +82,18 @@ impl Emitter {
         self.imm32(value);
     }
 
+    /// `mov qword gs:[offset], 0`
+    pub fn zero_gs(&mut self, offset: usize) {
+        self.raw(&[0x48, 0xc7, 0x04, 0x25]);
+        self.gs_address(offset);
+        self.imm32(0);
+    }
+
+    /// `dec reg`
+    pub fn dec_reg(&mut self, reg: u8) {
+        self.raw(&[0x48 | reg >> 3, 0xff, 0xc8 | (reg & 7)]);
+    }
+
     /// `call gs:[offset]`
     pub fn call_gs(&mut self, offset: usize) {
         self.raw(&[0xff, 0x14, 0x25]);
@@ -244,9 +256,57 @@ impl Emitter {
 /// `lea rcx, [rcx - 1]`, the middle of [`Emitter::tick_rcx`].
 pub const TICK_LEA: [u8; 4] = [0x48, 0x8d, 0x49, 0xff];
 
-/// Is this the end of [`Emitter::tick_rcx`], `mov [rip + ticks_left], rcx`? `at` is its address.
-pub fn is_tick_store(code: &[u8], at: u64) -> bool {
-    let mut expected = Emitter::new(at as u32);
-    expected.store_gs(TICKS_LEFT, RCX);
-    code.starts_with(&expected.bytes)
+/// Does a register hold the tick counter where translated code was interrupted before `code` and
+/// after `before`? If so which, and what it must be lowered to so that the next tick is the last.
+pub fn counter_at(before: &[u8], code: &[u8]) -> Option<(u8, i64)> {
+    let is_ticks =
+        |bytes: &[u8]| bytes == (layout::GS_BLOCK as u32 + TICKS_LEFT as u32).to_le_bytes();
+    // mov [ticks], reg or mov reg, [ticks]; the register.
+    let moves = |bytes: &[u8], opcode: u8| {
+        let form = bytes[0] & 0xfb == 0x48 && bytes[1] == opcode && bytes[2] & 0xc7 == 0x04;
+        (form && bytes[3] == 0x25 && is_ticks(&bytes[4..8]))
+            .then_some((bytes[0] & 4) << 1 | bytes[2] >> 3 & 7)
+    };
+    if let Some(register) = moves(code, 0x89) {
+        return Some((register, 1));
+    }
+    if code.starts_with(&TICK_LEA) && moves(&code[TICK_LEA.len()..], 0x89) == Some(RCX) {
+        return Some((RCX, 2));
+    }
+    // Between load and `mov qword [ticks], 0` of a loop.
+    if code[..4] == [0x48, 0xc7, 0x04, 0x25] && is_ticks(&code[4..8]) {
+        return moves(before, 0x8b).map(|register| (register, 1));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_in_flight_is_found_at_every_place() {
+        let mut code = Emitter::new(0x5800_0000);
+        code.raw(&[0x90; 8]);
+        code.tick_rcx();
+        let look = |code: &Emitter, at: usize| {
+            let mut bytes = code.bytes.clone();
+            bytes.extend([0x90; 16]);
+            counter_at(&bytes[at - 8..at], &bytes[at..at + 16])
+        };
+        assert_eq!(look(&code, 8), None, "not loaded yet");
+        assert_eq!(look(&code, 16), Some((RCX, 2)));
+        assert_eq!(look(&code, 20), Some((RCX, 1)));
+        assert_eq!(look(&code, 28), None, "stored");
+        for register in [0, 3, 8, 15] {
+            let mut code = Emitter::new(0x5800_0000);
+            code.raw(&[0x90; 8]);
+            code.load_gs(register, TICKS_LEFT);
+            code.zero_gs(TICKS_LEFT);
+            code.store_gs(TICKS_LEFT, register);
+            assert_eq!(look(&code, 8), None);
+            assert_eq!(look(&code, 16), Some((register, 1)));
+            assert_eq!(look(&code, 28), Some((register, 1)));
+        }
+    }
 }

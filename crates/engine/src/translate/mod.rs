@@ -13,6 +13,7 @@
 pub mod dump;
 pub mod emit;
 pub mod flags;
+mod loops;
 mod rewrite;
 mod time;
 
@@ -82,6 +83,8 @@ struct Translation<'a> {
     /// Lengths already in the region, so that offsets in new runs are right.
     lengths_base: u32,
     frames: Vec<Frame>,
+    /// Which runs are copies of tight loops: those can't be entered from elsewhere.
+    loop_runs: Vec<usize>,
     count: usize,
     /// Byte offset of the RIP-relative displacement in the instruction at hand.
     displacement: usize,
@@ -100,6 +103,7 @@ pub fn translate(region: &mut Region, fetch: &dyn Fetch, pc: u64, shape: Shape) 
         lengths: Vec::new(),
         lengths_base,
         frames: Vec::new(),
+        loop_runs: Vec::new(),
         count: 0,
         displacement: 0,
     };
@@ -285,6 +289,12 @@ impl Translation<'_> {
                 self.push_lengths(len, self.code.bytes.len() - before, Spilled::None);
                 pc = branch.next_ip();
                 continue;
+            }
+            if let Some(tight) = self.tight_loop(&ins) {
+                self.tight_loop_branch(&ins, &tight);
+                self.count += 1;
+                let goes_on = ins.flow_control() == FlowControl::ConditionalBranch;
+                return goes_on.then(|| ins.next_ip());
             }
             let mut spilled = Spilled::None;
             self.displacement = displacement;
@@ -539,10 +549,11 @@ impl Translation<'_> {
 
     /// Looks in the block under construction.
     fn find_in_progress(&self, target: u64) -> Option<u32> {
-        let run = self
-            .runs
-            .iter()
-            .find(|run| run.guest <= target && target < run.guest + run.guest_len as u64)?;
+        let (_, run) = self.runs.iter().enumerate().find(|(number, run)| {
+            run.guest <= target
+                && target < run.guest + run.guest_len as u64
+                && !self.loop_runs.contains(number)
+        })?;
         let mut guest = run.guest;
         let mut host = run.host;
         let mut at = (run.lengths - self.lengths_base) as usize;
@@ -761,8 +772,13 @@ impl Translation<'_> {
         region.add_lengths(&self.lengths);
         let enterable = !self.shape.mutable && self.shape.single.is_none();
         let mut guest = Vec::with_capacity(self.runs.len());
-        for run in self.runs.iter().filter(|run| run.guest_len > 0) {
-            region.add_run(*run, enterable);
+        for (number, run) in self
+            .runs
+            .iter()
+            .enumerate()
+            .filter(|(_, run)| run.guest_len > 0)
+        {
+            region.add_run(*run, enterable && !self.loop_runs.contains(&number));
             guest.push(run.guest..run.guest + run.guest_len as u64);
         }
         Block {
