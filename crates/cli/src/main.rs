@@ -5,7 +5,6 @@
 #![cfg_attr(not(test), no_main)]
 
 mod arguments;
-#[cfg(not(test))]
 #[allow(non_upper_case_globals)]
 mod fixed;
 mod run;
