@@ -192,6 +192,13 @@ impl Emitter {
         Rel8(self.bytes.len() - 1)
     }
 
+    /// `jrcxz` back to a place that is already there.
+    pub fn jrcxz_back(&mut self, target: u32) {
+        let rel = target as i64 - (self.here() as i64 + 2);
+        let rel = i8::try_from(rel).expect("short jump reaches");
+        self.raw(&[0xe3, rel as u8]);
+    }
+
     pub fn bind_short(&mut self, at: Rel8) {
         let rel = self.bytes.len() - (at.0 + 1);
         self.bytes[at.0] = u8::try_from(rel)

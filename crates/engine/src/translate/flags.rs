@@ -12,7 +12,7 @@ pub const DEC: u32 =
 /// What `cmp` spoils.
 pub const ALL: u32 = DEC | RflagsBits::CF;
 
-const LOOKAHEAD: usize = 12;
+const LOOKAHEAD: usize = 24;
 
 /// Which of `ALL` may still be read from `pc` on. `decode` gives the instruction at an address,
 /// or None where it can't be executed.

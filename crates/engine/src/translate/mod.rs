@@ -128,6 +128,13 @@ pub fn add_stub(region: &mut Region, fetch: &dyn Fetch, pc: u64, entry: u32, loo
 
 /// Emits the stub that an indirect branch to `pc` goes through; falls through on a match.
 fn dispatch_stub(region: &mut Region, code: &mut Emitter, pc: u64, live: u32) {
+    let keeps_flags = live & flags::DEC != 0;
+    // The way out comes first, where a short jump reaches it and nobody else runs through it.
+    let spent = code.here();
+    if keeps_flags {
+        let out = code.jmp();
+        code.bind(out, budget_stub(region, pc, BUDGET_RCX));
+    }
     let host = code.here();
     // Others pass through here on their way to a target whose flags may be live: the comparison
     // touches none.
@@ -146,22 +153,15 @@ fn dispatch_stub(region: &mut Region, code: &mut Emitter, pc: u64, live: u32) {
     let hit = code.jrcxz();
     let next = code.jmp();
     code.bind_short(hit);
-    if live & flags::DEC == 0 {
+    if keeps_flags {
+        code.tick_rcx();
+        code.jrcxz_back(spent);
+        code.unspill(RCX, 0);
+    } else {
         code.unspill(RCX, 0);
         code.tick_dec();
         let out = code.jcc(CC_Z);
-        let stub = budget_stub(region, pc, Exit::Budget as usize);
-        code.bind(out, stub);
-    } else {
-        code.tick_rcx();
-        let zero = code.jrcxz();
-        code.unspill(RCX, 0);
-        let go = code.jmp_short();
-        code.bind_short(zero);
-        let out = code.jmp();
-        let stub = budget_stub(region, pc, BUDGET_RCX);
-        code.bind(out, stub);
-        code.bind_short(go);
+        code.bind(out, budget_stub(region, pc, Exit::Budget as usize));
     }
     code.bind(next, region.miss_thunk);
     let next = code.address(next.0);
@@ -589,14 +589,12 @@ impl Translation<'_> {
         } else {
             self.code.spill(0, RCX);
             self.code.tick_rcx();
-            let zero = self.code.jrcxz();
+            let spent = self.code.jrcxz();
             self.code.unspill(RCX, 0);
-            let go = self.code.jmp_short();
-            self.code.bind_short(zero);
+            self.go_to(target);
+            self.code.bind_short(spent);
             let out = self.code.jmp();
             self.bind_budget(out, target, BUDGET_RCX);
-            self.code.bind_short(go);
-            self.go_to(target);
         }
     }
 
@@ -732,23 +730,23 @@ impl Translation<'_> {
         self.code.lea_rcx(back as i32);
         self.code.adjust_rsp(8);
         self.dispatch();
+        let keeps_flags = self.live_flags(back) & flags::DEC != 0;
+        let spent = self.code.here();
+        if keeps_flags {
+            let out = self.code.jmp();
+            self.bind_budget(out, back, BUDGET_RCX);
+        }
         self.code.bind_short(expected);
         self.code.adjust_rsp(8);
-        let live = self.live_flags(back);
-        if live & flags::DEC == 0 {
+        if keeps_flags {
+            self.code.tick_rcx();
+            self.code.jrcxz_back(spent);
+            self.code.unspill(RCX, 0);
+        } else {
             self.code.unspill(RCX, 0);
             self.code.tick_dec();
             let out = self.code.jcc(CC_Z);
             self.bind_budget(out, back, Exit::Budget as usize);
-        } else {
-            self.code.tick_rcx();
-            let zero = self.code.jrcxz();
-            self.code.unspill(RCX, 0);
-            let go = self.code.jmp_short();
-            self.code.bind_short(zero);
-            let out = self.code.jmp();
-            self.bind_budget(out, back, BUDGET_RCX);
-            self.code.bind_short(go);
         }
         self.follow_or_go(back)
     }
