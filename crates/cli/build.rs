@@ -21,8 +21,8 @@ fn main() {
     // One mapping for code and constants: mappings cost time at exec and exit.
     arg("-z,noseparate-code");
     arg("-z,norelro");
-    // std refers to this one weakly, and in its tests nobody else does: it would be at 0 as well.
-    arg("-u,getrandom");
+    // Rust's library uses it if it is linked, and an address that isn't can't be reached.
+    arg("--undefined=getrandom");
     // The start-up object of a static-pie applies the relocations listed here: none.
     arg("--defsym=_DYNAMIC=clew_no_dynamic");
     // Optional functions, which this program hasn't got. As undefined weak symbols they would be

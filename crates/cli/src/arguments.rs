@@ -30,6 +30,29 @@ pub enum Command {
         clew run --stats -- python3 -c 'print(1)'"
     )]
     Run(Run),
+
+    /// Show or clear the saved translations of this user
+    #[command(
+        after_help = "The folder is $CLEW_CACHE, else $XDG_CACHE_HOME/clew, else ~/.cache/clew. It \
+        is kept below 1 GiB by itself, and clearing it is always safe: the next run of each \
+        program is slower, that is all.\n\n\
+        Exit status: 0, or 1 if the folder can't be read, cleared or trusted.\n\n\
+        Examples:\n  \
+        clew cache\n  \
+        clew cache --clear"
+    )]
+    Cache(Cache),
+}
+
+#[derive(Debug, Args)]
+pub struct Cache {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+
+    /// Remove everything that is saved
+    #[arg(long)]
+    pub clear: bool,
 }
 
 #[derive(Debug, Args)]
@@ -86,6 +109,7 @@ mod tests {
     fn run(argv: &[&CStr]) -> Run {
         match parse(argv).unwrap() {
             Command::Run(run) => run,
+            other => panic!("{other:?}"),
         }
     }
 

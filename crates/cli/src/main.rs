@@ -5,9 +5,11 @@
 #![cfg_attr(not(test), no_main)]
 
 mod arguments;
+mod cache;
 #[allow(non_upper_case_globals)]
 mod fixed;
 mod run;
+mod variables;
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
@@ -35,6 +37,7 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const 
     }
     match arguments::parse(&argv) {
         Ok(Command::Run(options)) => run::run(&options, &envp),
+        Ok(Command::Cache(options)) => cache::cache(&options, &envp),
         Err(status) => status,
     }
 }

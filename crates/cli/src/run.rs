@@ -1,24 +1,17 @@
 //! `clew run`: finds the program and starts it in this very process.
 
 use std::ffi::{CStr, CString, OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::arguments::{Run, Whose};
+use crate::variables;
 use clew_engine::loader::LoadError;
 use clew_engine::program::{self, Options, StatsFor};
 use clew_engine::start::{self, Request};
 
 pub fn run(line: &Run, envp: &[&CStr]) -> i32 {
-    let variable = |name: &str| {
-        let name = format!("{name}=");
-        let find = |v: &&CStr| {
-            v.to_bytes()
-                .strip_prefix(name.as_bytes())
-                .map(<[u8]>::to_vec)
-        };
-        envp.iter().find_map(find).map(OsString::from_vec)
-    };
+    let variable = |name: &str| variables::get(envp, name);
     let options = match options(line, &variable) {
         Ok(options) => options,
         Err(message) => {

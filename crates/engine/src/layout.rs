@@ -2,8 +2,8 @@
 //!
 //! Images and the code cache lie below 2 GiB so that every rel32 and RIP-relative operand of a
 //! copied instruction reaches, and so that a guest pc is a sign-extended imm32. Stacks, the heap
-//! and large anonymous maps live in a high arena. The engine itself (a static-pie) is placed by
-//! the kernel at 0x5555… or 0x7f…, above both; nothing of it ever lies in these ranges.
+//! and large anonymous maps live in a high arena. The engine itself is linked to
+//! 0x5555… and has its own maps at 0x7f…, above both; nothing of it ever lies in these ranges.
 
 use std::ops::Range;
 
@@ -46,7 +46,8 @@ pub const STACK: Range<u64> = HIGH_MAPS.end..STACK_TOP;
 /// The page of the synthetic vdso (see `vdso`), the last one of [`LOW_ANON`].
 pub const VDSO: u64 = LOW_ANON.end - 0x1000;
 
-/// Where the kernel puts a static-pie executable, whatever its randomisation.
+/// The engine's executable, which is linked to a fixed address in this range, and its heap. (Test
+/// programs are static-pies, which the kernel puts here or among the maps.)
 pub const ENGINE_IMAGE: Range<u64> = 0x5555_0000_0000..0x5700_0000_0000;
 
 /// Where the kernel puts the engine's own mappings, stack and vdso.

@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::rc::Rc;
 
 use super::room_for;
-use super::store::{Store, is_private};
+use super::store::{OPEN_FLAGS, Store, is_private, may_write};
 use crate::layout;
 use crate::memory::{FileIdentity, PlaceImage};
 
@@ -155,13 +155,15 @@ impl Atlas {
             .create(true)
             .truncate(false)
             .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+            .custom_flags(OPEN_FLAGS)
             .open(store.dir.join(FILE));
         let Ok(handle) = file_result else {
             return self.give(file, span);
         };
-        // SAFETY: flock on an open descriptor; it is released when the descriptor closes.
-        unsafe { libc::flock(handle.as_raw_fd(), libc::LOCK_EX) };
+        // Larger than it ever gets.
+        if may_write((2 * MOST_PLACES * RECORD) as u64).is_err() || !lock(&handle) {
+            return self.give(file, span);
+        }
         // Another process may have added this file, or taken the range that would be next.
         self.places = read(&store);
         if let Some(place) = self.find(file).filter(|place| place.guest_span >= span) {
@@ -213,11 +215,24 @@ impl Atlas {
     }
 }
 
+/// Locks the file until it is closed. Its holders need microseconds; but one may have been stopped,
+/// and nobody shall wait for that.
+fn lock(file: &std::fs::File) -> bool {
+    for _ in 0..100 {
+        // SAFETY: flock on an open descriptor.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+            return true;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    false
+}
+
 fn read(store: &Store) -> Vec<Place> {
     let mut options = std::fs::OpenOptions::new();
     let opened = options
         .read(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+        .custom_flags(OPEN_FLAGS)
         .open(store.dir.join(FILE));
     let Ok(file) = opened else { return Vec::new() };
     let Ok(meta) = file.metadata() else {

@@ -24,9 +24,9 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::region::{Loaded, Region, Run, SavedLink, SavedStub, same_slot};
-use super::store::{ENDING, Store, is_private};
+use super::store::{ENDING, OPEN_FLAGS, Store, is_private};
 
-const MAGIC: u64 = 0x3165_646f_6377_656c; // "lewcode1"
+const MAGIC: u64 = 0x3265_646f_6377_656c; // "lewcode2"
 const PAGE: u64 = 4096;
 
 /// The version of the engine that made a translation.
@@ -122,9 +122,7 @@ pub struct Description {
 /// Reads what a file of translations is for; `None` if it isn't one.
 pub fn describe(path: &Path) -> Option<Description> {
     let mut options = File::options();
-    options
-        .read(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK);
+    options.read(true).custom_flags(OPEN_FLAGS);
     let mut page = [0u8; PAGE as usize];
     options.open(path).ok()?.read_exact_at(&mut page, 0).ok()?;
     let header = Header::read(&page)?;
@@ -212,12 +210,23 @@ impl History {
 /// Where the file that is mapped at a guest address lies, for `clew cache` to show.
 fn image_path(guest: u64) -> Vec<u8> {
     let maps = std::fs::read("/proc/self/maps").unwrap_or_default();
-    let start = format!("{guest:08x}-");
-    let line = maps
-        .split(|&b| b == b'\n')
-        .find(|line| line.starts_with(start.as_bytes()));
-    let path = line.and_then(|line| Some(&line[line.iter().position(|&b| b == b'/')?..]));
-    path.unwrap_or_default().to_vec()
+    let path = maps.split(|&b| b == b'\n').find_map(|line| {
+        // The range comes first; all before the path is ASCII without a slash.
+        let slash = line.iter().position(|&b| b == b'/')?;
+        let range = std::str::from_utf8(&line[..slash])
+            .ok()?
+            .split(' ')
+            .next()?;
+        let (start, end) = range.split_once('-')?;
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        (number(start)?..number(end)?)
+            .contains(&guest)
+            .then(|| line[slash..].to_vec())
+    });
+    if guest == crate::layout::VDSO {
+        return b"[vdso]".to_vec();
+    }
+    path.unwrap_or_default()
 }
 
 fn version_hash() -> u64 {
@@ -301,7 +310,7 @@ pub fn load(store: &Store, key: &Key) -> Option<(Region, History)> {
     let mut options = File::options();
     let file = options
         .read(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+        .custom_flags(OPEN_FLAGS)
         .open(store.dir.join(key.file_name()))
         .ok()?;
     let meta = file.metadata().ok()?;
@@ -309,7 +318,7 @@ pub fn load(store: &Store, key: &Key) -> Option<(Region, History)> {
         return None;
     }
     let bytes = map_file(&file, meta.len())?;
-    let loaded = check(&file, bytes, key, &meta).and_then(|header| {
+    let loaded = check(&file, bytes, key, &meta, times()).and_then(|header| {
         let history = History {
             saved: header.lengths,
             small: header.small,
@@ -324,7 +333,13 @@ pub fn load(store: &Store, key: &Key) -> Option<(Region, History)> {
     loaded
 }
 
-fn check(file: &File, bytes: &[u8], key: &Key, meta: &std::fs::Metadata) -> Option<Header> {
+fn check(
+    file: &File,
+    bytes: &[u8],
+    key: &Key,
+    meta: &std::fs::Metadata,
+    (now, boot): (i64, i64),
+) -> Option<Header> {
     let header = Header::read(bytes)?;
     let fits = header.digest == key.digest()
         && header.guest == [key.guest.start, key.guest.end]
@@ -336,7 +351,6 @@ fn check(file: &File, bytes: &[u8], key: &Key, meta: &std::fs::Metadata) -> Opti
     if !fits || header.tables()[6] != meta.len() {
         return None;
     }
-    let (now, boot) = times();
     let checked = meta.ctime() > boot + 1;
     if !checked && checksum(&bytes[PAGE as usize..]) != header.checksum {
         return None;
@@ -467,4 +481,124 @@ fn checksum(bytes: &[u8]) -> u64 {
     lanes.into_iter().fold(bytes.len() as u64, |sum, lane| {
         (sum ^ lane).wrapping_mul(0xff51_afd7_ed55_8ccd)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> Key {
+        Key {
+            build_id: vec![1, 2, 3],
+            size: 4,
+            mtime_ns: 5,
+            guest: 0x1000_0000..0x1000_1000,
+            offset: 0,
+            host: 0x6000_0000..0x6004_0000,
+        }
+    }
+
+    /// A file as `save` makes it, with nothing but code in it.
+    fn file_of(key: &Key) -> Vec<u8> {
+        let mut header = Header {
+            magic: MAGIC,
+            digest: key.digest(),
+            guest: [key.guest.start, key.guest.end],
+            host: [key.host.start, key.host.end],
+            hot: key.host.start + 5000,
+            cold: key.host.end - 100,
+            version: version_hash(),
+            path: 4,
+            build_id: 3,
+            ..Header::default()
+        };
+        let mut bytes = vec![0x90; header.tables()[6] as usize];
+        bytes[..PAGE as usize].fill(0);
+        bytes[HEADER..HEADER + 7].copy_from_slice(b"/x/y\x01\x02\x03");
+        header.checksum = checksum(&bytes[PAGE as usize..]);
+        bytes[..HEADER].copy_from_slice(as_bytes(&[header]));
+        header.own = checksum(&bytes[..PAGE as usize]);
+        bytes[..HEADER].copy_from_slice(as_bytes(&[header]));
+        bytes
+    }
+
+    #[test]
+    fn torn_files_are_found_after_a_boot() {
+        let path = std::env::temp_dir().join(format!("clew-saved-{}", std::process::id()));
+        let accepted = |bytes: &[u8], boot: i64| {
+            std::fs::write(&path, bytes).unwrap();
+            let file = File::open(&path).unwrap();
+            let meta = file.metadata().unwrap();
+            check(&file, bytes, &key(), &meta, (meta.mtime(), boot)).is_some()
+        };
+        let (before, after) = (0, i64::MAX - 1);
+        let good = file_of(&key());
+        assert!(accepted(&good, before) && accepted(&good, after));
+        for at in [PAGE as usize, 7000, good.len() - 1] {
+            let mut torn = good.clone();
+            torn[at] ^= 1;
+            assert!(!accepted(&torn, after), "{at}");
+        }
+        for at in 0..HEADER + 7 {
+            let mut bad = good.clone();
+            bad[at] ^= 0x40;
+            assert!(!accepted(&bad, before), "{at}");
+        }
+        assert!(!accepted(&good[..good.len() - 8], before));
+        let described = describe(&path);
+        std::fs::write(&path, &good).unwrap();
+        assert_eq!(
+            describe(&path),
+            Some(Description {
+                image: "/x/y".into(),
+                build_id: vec![1, 2, 3],
+                current: true,
+                code: 5100,
+            })
+        );
+        assert_eq!(
+            described.map(|d| d.code),
+            Some(5100),
+            "the header alone counts"
+        );
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn other_engines_and_images_have_other_files() {
+        let other = Key {
+            offset: 4096,
+            ..key()
+        };
+        assert_ne!(key().file_name(), other.file_name());
+        assert_ne!(key().digest()[0], key().digest()[1]);
+    }
+
+    #[test]
+    fn small_additions_are_saved_ever_more_rarely() {
+        let mut history = History::default();
+        assert_eq!(history.worth_saving(0), None);
+        history = history.worth_saving(1000).unwrap();
+        assert_eq!(history.worth_saving(1000), None);
+        let mut lengths = 1000;
+        for small in 1..=4 {
+            lengths += 1;
+            history = history.worth_saving(lengths).unwrap();
+            assert_eq!(history.small, small);
+        }
+        assert_eq!(history.worth_saving(lengths + 1), None);
+        let later = History {
+            at: history.at - 3,
+            ..history
+        };
+        assert!(later.worth_saving(lengths + 1).is_some());
+        // Clocks that were set back don't matter, and much is always worth it.
+        let future = History {
+            at: history.at + 1000,
+            ..history
+        };
+        assert!(future.worth_saving(lengths + 1).is_some());
+        let grown = history.worth_saving(2 * lengths).unwrap();
+        assert_eq!(grown.small, 0);
+    }
 }

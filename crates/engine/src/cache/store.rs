@@ -4,17 +4,28 @@
 //! user, or it isn't used. Anyone who can write there could make the engine run their code, so
 //! nothing is read from a folder that others can write.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
+
+use crate::kernel::cpuid;
 
 /// The folder is kept below this many bytes; the files unused for longest go first.
-const MOST_BYTES: u64 = 1 << 30;
+pub const MOST_BYTES: u64 = 1 << 30;
+
+/// How names of files under construction begin, and when nobody is at work on one any more.
+const TEMPORARY: &str = "tmp-";
+const LEFT_BEHIND: Duration = Duration::from_secs(600);
 
 /// Ending of files with translations.
 pub const ENDING: &str = "code";
+
+/// For opening what is in the folder: a link is somebody else's work, and a FIFO must not make us
+/// wait.
+pub const OPEN_FLAGS: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
 
 /// A folder that is safe to read translations from.
 #[derive(Clone, Debug)]
@@ -68,38 +79,59 @@ impl Store {
         })
     }
 
-    pub fn entries(&self) -> io::Result<Vec<Entry>> {
-        let mut entries = Vec::new();
+    /// The folder if it is there; never makes it.
+    pub fn existing(dir: &Path) -> io::Result<Option<Store>> {
+        match dir.symlink_metadata() {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            _ => Store::open(dir).map(Some),
+        }
+    }
+
+    /// Everything in the folder that is clew's: name, size, time of last use.
+    fn files(&self) -> io::Result<Vec<(OsString, Entry)>> {
+        let mut files = Vec::new();
         for entry in std::fs::read_dir(&self.dir)? {
-            let path = entry?.path();
+            let name = entry?.file_name();
+            let path = self.dir.join(&name);
+            // Another process may have removed it.
             let Ok(meta) = path.symlink_metadata() else {
                 continue;
             };
-            if path.extension() == Some(OsStr::new(ENDING)) {
+            let is_ours = Path::new(&name).extension() == Some(OsStr::new(ENDING))
+                || name == super::atlas::FILE
+                || name.as_bytes().starts_with(cpuid::FILE.as_bytes())
+                || is_temporary(&name);
+            if is_ours && !meta.is_dir() {
                 let used = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-                entries.push(Entry {
-                    path,
-                    bytes: meta.len(),
-                    used,
-                });
+                let bytes = meta.len();
+                files.push((name, Entry { path, bytes, used }));
             }
         }
+        Ok(files)
+    }
+
+    /// The files with translations, the last used first.
+    pub fn entries(&self) -> io::Result<Vec<Entry>> {
+        let mut entries: Vec<Entry> = self
+            .files()?
+            .into_iter()
+            .filter(|(name, entry)| {
+                entry.path.extension() == Some(OsStr::new(ENDING)) && !is_temporary(name)
+            })
+            .map(|(_, entry)| entry)
+            .collect();
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.used));
         Ok(entries)
     }
 
-    /// Removes all saved translations and places; returns how many files and bytes went.
+    /// Removes all that clew keeps here; returns how many files and bytes went.
     pub fn clear(&self) -> io::Result<(usize, u64)> {
         let mut gone = (0, 0);
-        for entry in std::fs::read_dir(&self.dir)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            let ours = Path::new(&name).extension() == Some(OsStr::new(ENDING))
-                || name == super::atlas::FILE
-                || name.as_encoded_bytes().starts_with(b"tmp-");
-            if ours {
-                gone = (gone.0 + 1, gone.1 + entry.metadata()?.len());
-                std::fs::remove_file(entry.path())?;
+        for (_, file) in self.files()? {
+            match std::fs::remove_file(&file.path) {
+                Ok(()) => gone = (gone.0 + 1, gone.1 + file.bytes),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(e),
             }
         }
         Ok(gone)
@@ -109,14 +141,15 @@ impl Store {
     pub fn write(&self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
         use std::io::Write;
         use std::os::unix::fs::OpenOptionsExt;
-        let temporary = self.dir.join(format!("tmp-{}-{name}", std::process::id()));
+        may_write(parts.iter().map(|part| part.len() as u64).sum())?;
+        // Unique also where containers with pids of their own share the folder.
+        let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let nanos = time.unwrap_or_default().subsec_nanos();
+        let pid = std::process::id();
+        let temporary = self.dir.join(format!("{TEMPORARY}{pid}-{nanos}-{name}"));
         let mut options = std::fs::OpenOptions::new();
-        let mut file = options
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&temporary)?;
+        options.write(true).create_new(true).mode(0o600);
+        let mut file = options.open(&temporary)?;
         let written = parts.iter().try_for_each(|part| file.write_all(part));
         let done = written.and_then(|()| std::fs::rename(&temporary, self.dir.join(name)));
         if done.is_err() {
@@ -126,7 +159,8 @@ impl Store {
         self.evict()
     }
 
-    /// Removes the files unused for longest until the folder is small enough.
+    /// Removes the files unused for longest until the folder is small enough, and what
+    /// interrupted writers left.
     fn evict(&self) -> io::Result<()> {
         let mut total = 0;
         for entry in self.entries()? {
@@ -135,8 +169,32 @@ impl Store {
                 let _ = std::fs::remove_file(&entry.path);
             }
         }
+        for (name, file) in self.files()? {
+            let age = file.used.elapsed().unwrap_or_default();
+            if is_temporary(&name) && age > LEFT_BEHIND {
+                let _ = std::fs::remove_file(&file.path);
+            }
+        }
         Ok(())
     }
+}
+
+/// Whether the process's limit allows a file of this size; trying would kill the guest by SIGXFSZ.
+pub fn may_write(bytes: u64) -> io::Result<()> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: writes one rlimit.
+    if unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } == 0 && limit.rlim_cur < bytes
+    {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    }
+    Ok(())
+}
+
+fn is_temporary(name: &OsStr) -> bool {
+    name.as_bytes().starts_with(TEMPORARY.as_bytes())
 }
 
 /// Owned by this user and writable by nobody else.

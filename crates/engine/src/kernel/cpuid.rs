@@ -5,8 +5,10 @@
 //! the next process reads. The file is good for this boot of this machine only.
 
 use std::arch::x86_64::__cpuid_count;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
+use crate::cache::store::{OPEN_FLAGS, may_write};
 use crate::syscall;
 
 /// eax, ebx, ecx, edx.
@@ -17,10 +19,11 @@ pub const XSAVE_SIZE: u32 = 832;
 /// The value of XCR0 that guests are shown.
 pub const XCR0: u64 = 7;
 
-const FILE: &str = "cpuid";
+pub const FILE: &str = "cpuid";
 const MAGIC: u64 = u64::from_le_bytes(*b"clewcpu1");
 /// More than any CPU has; a guest that asks nonsense mustn't fill memory.
 const MOST: usize = 256;
+const MOST_BYTES: u64 = 40 + MOST as u64 * size_of::<Row>() as u64;
 
 /// One kept answer: leaf, subleaf and the CPU's own, unmasked words.
 type Row = [u32; 6];
@@ -60,13 +63,13 @@ impl Cpuid {
     fn load_or_fill(&mut self, folder: &Path) {
         let Some(identity) = identity() else { return };
         let path = folder.join(FILE);
-        if let Some(rows) = std::fs::read(&path).ok().and_then(|b| parse(&b, &identity)) {
+        if let Some(rows) = read(&path).and_then(|b| parse(&b, &identity)) {
             self.rows = rows;
             return;
         }
         // Write first, then ask: where nothing can be written, asking for all would be a waste.
         let temporary = folder.join(format!("{FILE}.{}", std::process::id()));
-        if std::fs::write(&temporary, []).is_err() {
+        if may_write(MOST_BYTES).is_err() || std::fs::write(&temporary, []).is_err() {
             return;
         }
         self.rows = everything();
@@ -76,6 +79,19 @@ impl Cpuid {
             let _ = std::fs::remove_file(&temporary);
         }
     }
+}
+
+fn read(path: &Path) -> Option<Vec<u8>> {
+    let mut options = std::fs::OpenOptions::new();
+    let file = options
+        .read(true)
+        .custom_flags(OPEN_FLAGS)
+        .open(path)
+        .ok()?;
+    let len = file.metadata().ok().filter(|meta| meta.is_file())?.len();
+    let mut bytes = vec![0; len.min(MOST_BYTES) as usize];
+    file.read_exact_at(&mut bytes, 0).ok()?;
+    Some(bytes)
 }
 
 fn ask(leaf: u32, subleaf: u32) -> Row {

@@ -94,6 +94,7 @@ struct Translation<'a> {
 pub fn translate(region: &mut Region, fetch: &dyn Fetch, pc: u64, shape: Shape) -> Option<Block> {
     decode(fetch, pc)?;
     let lengths_base = region.lengths_end();
+    region.hot = region.hot.next_multiple_of(16);
     let mut t = Translation {
         code: Emitter::new(region.hot),
         region,
