@@ -13,6 +13,8 @@ use std::time::{Duration, SystemTime};
 
 use crate::kernel::cpuid;
 
+use crate::kernel::file_size_limit;
+
 /// The folder is kept below this many bytes; the files unused for longest go first.
 pub const MOST_BYTES: u64 = 1 << 30;
 
@@ -181,13 +183,7 @@ impl Store {
 
 /// Whether the process's limit allows a file of this size; trying would kill the guest by SIGXFSZ.
 pub fn may_write(bytes: u64) -> io::Result<()> {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: writes one rlimit.
-    if unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } == 0 && limit.rlim_cur < bytes
-    {
+    if file_size_limit() < bytes {
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
     }
     Ok(())

@@ -12,6 +12,15 @@ use crate::syscall;
 
 const AS: u64 = libc::RLIMIT_AS as u64;
 
+/// How large a file may be. A write of the engine's that goes further would be the guest's death
+/// by SIGXFSZ.
+pub fn file_size_limit() -> u64 {
+    let mut limit = [0u64; 2];
+    // SAFETY: the kernel writes one rlimit, two u64.
+    unsafe { syscall!(libc::SYS_getrlimit, libc::RLIMIT_FSIZE, limit.as_mut_ptr()) };
+    limit[0]
+}
+
 pub fn getrlimit(ex: &mut Executor, a: Args) -> Outcome {
     if a[0] as u32 as u64 == AS {
         return address_space(ex, 0, a[1]);

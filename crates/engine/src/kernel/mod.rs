@@ -28,6 +28,8 @@ mod threads;
 mod time;
 mod waits;
 
+pub use limits::file_size_limit;
+
 use crate::context::{R8, R9, R10, RAX, RDI, RDX, RSI};
 use crate::executor::Executor;
 use crate::loader::Entry;

@@ -223,6 +223,9 @@ fn without_engine(text: &[u8]) -> Vec<u8> {
 
 /// A descriptor that reads as `text`.
 fn memory_file(text: &[u8], cloexec: bool) -> i64 {
+    if text.len() as u64 > super::file_size_limit() {
+        return full_pipe(text, cloexec);
+    }
     let flags = if cloexec { libc::MFD_CLOEXEC } else { 0 };
     // SAFETY: a constant name, then writes from a live buffer into the new file.
     unsafe {
@@ -242,6 +245,32 @@ fn memory_file(text: &[u8], cloexec: bool) -> i64 {
         }
         syscall!(libc::SYS_lseek, fd, 0, libc::SEEK_SET);
         fd
+    }
+}
+
+/// The same where files may not be that large: it can be read, once.
+fn full_pipe(text: &[u8], cloexec: bool) -> i64 {
+    let mut ends = [0i32; 2];
+    let flags = libc::O_NONBLOCK | if cloexec { libc::O_CLOEXEC } else { 0 };
+    // SAFETY: the kernel writes two descriptors; then calls on these, with a live buffer.
+    unsafe {
+        let ret = syscall!(libc::SYS_pipe2, ends.as_mut_ptr(), flags);
+        if sys::is_err(ret) {
+            return ret;
+        }
+        let [read, write] = ends;
+        syscall!(libc::SYS_fcntl, write, libc::F_SETPIPE_SZ, text.len());
+        let ret = syscall!(libc::SYS_write, write, text.as_ptr(), text.len());
+        syscall!(libc::SYS_close, write);
+        if ret == text.len() as i64 {
+            return i64::from(read);
+        }
+        syscall!(libc::SYS_close, read);
+        if sys::is_err(ret) {
+            ret
+        } else {
+            err(libc::ENOMEM)
+        }
     }
 }
 
