@@ -12,15 +12,15 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Guest, variant, instructions to check (start-up of a static program takes 20,000).
 const GUESTS: &[(&str, &str, u64)] = &[
-    ("instructions/loops.c", "static", 35_000),
-    ("instructions/misc.c", "static", 45_000),
+    ("instructions/loops.c", "static", 27_000),
+    ("instructions/misc.c", "static", 30_000),
     ("instructions/partial_flags.S", "bare", 25_000),
-    ("instructions/segments.c", "static", 35_000),
-    ("instructions/self_modifying.c", "static", 45_000),
-    ("instructions/vectors.c", "static", 35_000),
-    ("instructions/x87.c", "static", 35_000),
-    ("signals/basic.c", "static", 35_000),
-    ("threads/conditions.c", "static", 35_000),
+    ("instructions/segments.c", "static", 27_000),
+    ("instructions/self_modifying.c", "static", 30_000),
+    ("instructions/vectors.c", "static", 27_000),
+    ("instructions/x87.c", "static", 27_000),
+    ("signals/basic.c", "static", 27_000),
+    ("threads/conditions.c", "static", 27_000),
 ];
 
 /// Name, command, input, instructions to check (the dynamic loader takes 100,000).
@@ -34,7 +34,7 @@ const PROGRAMS: &[(&str, &[&str], &str, u64)] = &[
             "for i in 1 2 3; do echo $((i * i)); done",
         ],
         "",
-        130_000,
+        90_000,
     ),
 ];
 

@@ -56,6 +56,11 @@ impl Handover {
         number("nocache", flag(self.options.no_cache));
         number("trace", flag(self.options.trace));
         number("calls", flag(self.options.warn_calls));
+        number("lockstep", self.options.lockstep.map(|n| n as i64));
+        number(
+            "stretch",
+            Some(self.options.stretch as i64).filter(|&n| n != 0),
+        );
         number("bisect", self.options.bisect.map(|n| n as i64));
         if let Some(folder) = &self.options.cache_dir {
             field("cache", folder.as_os_str().as_bytes());
@@ -108,6 +113,8 @@ impl Handover {
                 "trace" => options.trace = true,
                 "calls" => options.warn_calls = true,
                 "bisect" => options.bisect = Some(number()? as u64),
+                "lockstep" => options.lockstep = Some(number()? as u64),
+                "stretch" => options.stretch = number()? as u64,
                 "dump" => match split(&bytes)?[..] {
                     [from, to] => options.dump = from..to,
                     _ => return None,
@@ -183,6 +190,8 @@ mod tests {
             bisect: Some(u64::MAX),
             warn_calls: true,
             dump: 3..9,
+            lockstep: Some(u64::MAX),
+            stretch: 7,
             ..Options::default()
         };
         sent.own.hidden = Hidden {

@@ -20,6 +20,7 @@ use crate::executor::Executor;
 use crate::guest::access;
 use crate::handover::Handover;
 use crate::loader::{self, LoadError, Resolved};
+use crate::lockstep;
 use crate::sys::{self, err};
 use crate::syscall;
 
@@ -111,7 +112,7 @@ fn prepare(
     let exe = CString::new(found.exe.path.as_os_str().as_bytes()).map_err(|_| libc::EINVAL)?;
     ex.count_ticks();
     let variable = Handover {
-        options: ex.options.clone(),
+        options: lockstep::options_after_exec(ex),
         exe,
         execfn: if is_own_exe { asked } else { found.execfn },
         exe_fd: passed,
@@ -220,6 +221,7 @@ fn start(ex: &mut Executor) -> Outcome {
     if !ex.kernel.own.in_vfork {
         ex.code.save();
     }
+    lockstep::finish(ex);
     let Some(plan) = &ex.kernel.plan else {
         return Outcome::Return(err(libc::EINVAL));
     };

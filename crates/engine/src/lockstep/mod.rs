@@ -33,7 +33,7 @@ use native::Barrier;
 use original::Reached;
 use twin::{Stop, Twin};
 
-/// The checker of one process. A guest's children and what it execs run unchecked.
+/// The checker of one process. A guest's children run unchecked.
 #[derive(Debug)]
 pub struct Lockstep {
     pid: i64,
@@ -50,7 +50,7 @@ pub struct Lockstep {
 #[derive(Debug)]
 pub struct Difference {
     pub what: String,
-    pub registers: Option<(State, State)>,
+    pub registers: Option<Box<(State, State)>>,
 }
 
 impl Difference {
@@ -187,7 +187,7 @@ impl Lockstep {
         ex.gs.ticks_left = budget - reached.ticks;
         let next = agree(ex, twin, &stop, &reached).map_err(|what| Difference {
             what,
-            registers: Some((State::of_original(ex.gs), twin.state())),
+            registers: Some(Box::new((State::of_original(ex.gs), twin.state()))),
         })?;
         let exact = matches!(stop, Stop::Barrier(Barrier::Syscall));
         let mut found = compare::registers(ex, twin, &stop);
@@ -199,7 +199,7 @@ impl Lockstep {
         if found.any() {
             return Err(Difference {
                 what: format!("different after {}", describe(&stop)),
-                registers: Some((State::of_original(ex.gs), twin.state())),
+                registers: Some(Box::new((State::of_original(ex.gs), twin.state()))),
             });
         }
         twin.start_stretch();
@@ -285,7 +285,17 @@ pub fn enter(ex: &mut Executor) -> Exit {
     exit
 }
 
-/// Tells the user how it went, at the end of the process that was checked.
+/// The options for what the process execs: it is checked up to what is left of the limit; a
+/// child's isn't.
+pub fn options_after_exec(ex: &Executor) -> Options {
+    let left = ex.lockstep.as_ref().filter(|lockstep| lockstep.is_active());
+    Options {
+        lockstep: left.map(|lockstep| lockstep.limit.saturating_sub(lockstep.instructions)),
+        ..ex.options.clone()
+    }
+}
+
+/// Tells the user how it went, at the end of the program that was checked.
 pub fn finish(ex: &Executor) {
     if let Some(lockstep) = ex.lockstep.as_ref().filter(|l| l.pid == getpid()) {
         stop::warn(&lockstep.summary());

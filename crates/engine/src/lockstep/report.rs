@@ -29,7 +29,8 @@ fn text(ex: &Executor, lockstep: &Lockstep, twin: &Twin, difference: &Difference
         lockstep.instructions,
         ex.program.exe.display()
     );
-    if let Some((here, there)) = &difference.registers {
+    if let Some(states) = &difference.registers {
+        let (here, there) = &**states;
         registers(&mut text, here, there);
     }
     let _ = writeln!(
