@@ -14,7 +14,6 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::table::Args;
 use super::{Outcome, pass_nr};
-use crate::cache::store::may_write;
 use crate::executor::Executor;
 use crate::guest::access;
 use crate::layout;
@@ -224,7 +223,7 @@ fn without_engine(text: &[u8]) -> Vec<u8> {
 
 /// A descriptor that reads as `text`.
 fn memory_file(text: &[u8], cloexec: bool) -> i64 {
-    if may_write(text.len() as u64).is_err() {
+    if text.len() as u64 > super::file_size_limit() {
         return full_pipe(text, cloexec);
     }
     let flags = if cloexec { libc::MFD_CLOEXEC } else { 0 };
