@@ -142,6 +142,8 @@ fn python(terminal: &mut Terminal) -> Result<(), String> {
     terminal.send("import os, time; print('slee' + 'ping'); time.sleep(1000)\n")?;
     terminal.expect("sleeping")?;
     terminal.insist("\x03", "KeyboardInterrupt")?;
+    // Before its prompt, readline reads the size and sets it again: a change in between is lost.
+    terminal.expect(">>> ")?;
     terminal.resize(31, 91);
     terminal.send("print(os.get_terminal_size())\n")?;
     terminal.expect("columns=91, lines=31")?;
