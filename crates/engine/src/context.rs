@@ -154,7 +154,7 @@ pub struct GsBlock {
     pub hub: Hub,
     /// For indirect branches: index is the low 16 bits of the target, value the host address of
     /// a stub that compares the whole target.
-    pub dispatch: [u32; DISPATCH_SLOTS],
+    pub dispatch: [u64; DISPATCH_SLOTS],
 }
 
 pub const TICKS_LEFT: usize = offset_of!(GsBlock, ticks_left);

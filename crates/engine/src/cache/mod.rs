@@ -448,17 +448,17 @@ impl CodeCache {
         let own_miss = region.miss_thunk;
         let slot = &mut gs.dispatch[pc as usize & 0xffff];
         // A write here would copy a page of saved translations, so an end stays an end.
-        let next = if *slot == self.mutable.region.miss_thunk {
+        let next = if *slot == self.mutable.region.miss_thunk as u64 {
             own_miss
         } else {
-            *slot
+            *slot as u32
         };
         redirect(stub.next, next);
-        *slot = stub.host;
+        *slot = stub.host as u64;
     }
 
     fn reset_dispatch(&mut self, gs: &mut GsBlock) {
-        gs.dispatch.fill(self.mutable.region.miss_thunk);
+        gs.dispatch.fill(self.mutable.region.miss_thunk as u64);
         self.dispatch_dirty = false;
         for image in &mut self.images {
             if image.installed {

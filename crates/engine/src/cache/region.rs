@@ -368,17 +368,17 @@ impl Region {
 
     /// Puts the loaded stubs into a dispatch table whose empty slots hold `end`. Their chains are
     /// as they were saved; only a slot that others use already makes a write necessary.
-    pub fn install_chains(&self, dispatch: &mut [u32], end: u32) {
+    pub fn install_chains(&self, dispatch: &mut [u64], end: u32) {
         for chain in self.loaded.stubs.chunk_by(same_slot) {
             let (first, last) = (chain[0], chain[chain.len() - 1]);
             let slot = &mut dispatch[slot_of(first.guest)];
-            if *slot != end {
+            if *slot != end as u64 {
                 if !self.host.contains(&last.next) {
                     continue;
                 }
-                patch_rel32(last.next, *slot);
+                patch_rel32(last.next, *slot as u32);
             }
-            *slot = first.host;
+            *slot = first.host as u64;
         }
     }
 

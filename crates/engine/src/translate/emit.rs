@@ -246,17 +246,19 @@ impl Emitter {
         self.store_gs(TICKS_LEFT, RCX);
     }
 
-    /// The common end of every indirect branch: rcx is the guest target, its value is in spill 0.
-    pub fn dispatch_rcx(&mut self) {
+    /// The common end of every indirect branch: `target` holds the guest target, the guest's rcx is
+    /// in spill 0.
+    pub fn dispatch(&mut self, target: u8) {
         self.store_gs_imm(SOURCE, self.here());
-        self.store_gs(TARGET, RCX);
-        // movzx ecx, cx
-        self.raw(&[0x0f, 0xb7, 0xc9]);
-        // mov ecx, [rcx*4 + dispatch]
-        self.raw(&[0x8b, 0x0c, 0x8d]);
+        self.store_gs(TARGET, target);
+        // movzx ecx, target16
+        if target >= 8 {
+            self.raw(&[0x41]);
+        }
+        self.raw(&[0x0f, 0xb7, 0xc8 | (target & 7)]);
+        // jmp [rcx*8 + dispatch]
+        self.raw(&[0xff, 0x24, 0xcd]);
         self.imm32((layout::GS_BLOCK as usize + DISPATCH) as u32);
-        // jmp rcx
-        self.raw(&[0xff, 0xe1]);
     }
 }
 

@@ -387,14 +387,14 @@ impl Translation<'_> {
         }
     }
 
-    /// The end of an indirect branch: rcx, spilled to slot 0, is the guest target.
-    fn dispatch(&mut self) {
+    /// The end of an indirect branch: `target` holds the guest target, rcx is spilled to slot 0.
+    fn dispatch(&mut self, target: u8) {
         if self.shape.single.is_some() {
             self.code.store_gs_imm(SOURCE, self.code.here());
-            self.code.store_gs(TARGET, RCX);
+            self.code.store_gs(TARGET, target);
             self.code.exit(Exit::Indirect as usize);
         } else {
-            self.code.dispatch_rcx();
+            self.code.dispatch(target);
         }
     }
 
@@ -512,7 +512,7 @@ impl Translation<'_> {
         if !self.is_ours(target) {
             self.code.spill(0, RCX);
             self.code.mov_imm(RCX, target);
-            self.dispatch();
+            self.dispatch(RCX);
         } else if self.shape.single.is_some() {
             self.code.exit_arg(target);
             self.code.exit(Exit::Step as usize);
@@ -717,7 +717,7 @@ impl Translation<'_> {
         if extra != 0 {
             self.code.adjust_rsp(extra);
         }
-        self.dispatch();
+        self.dispatch(RCX);
     }
 
     /// The return of a call that this block followed: it nearly always goes back there. Where it
@@ -730,7 +730,7 @@ impl Translation<'_> {
         let expected = self.code.jrcxz();
         self.code.lea_rcx(back as i32);
         self.code.adjust_rsp(8);
-        self.dispatch();
+        self.dispatch(RCX);
         let keeps_flags = self.live_flags(back) & flags::DEC != 0;
         let spent = self.code.here();
         if keeps_flags {
@@ -756,11 +756,19 @@ impl Translation<'_> {
     fn indirect(&mut self, ins: &Instruction, spilled: &mut Spilled) -> Next {
         *spilled = Spilled::Rcx;
         self.code.spill(0, RCX);
-        rewrite::load_target(&mut self.code, ins);
+        // A register is used where it is, but for rsp, which a call changes.
+        let register = ins.op0_register();
+        let target = match ins.op0_kind() {
+            OpKind::Register if register != Register::RSP => register.number() as u8,
+            _ => {
+                rewrite::load_target(&mut self.code, ins);
+                RCX
+            }
+        };
         if ins.flow_control() == FlowControl::IndirectCall {
             self.code.push_pc(ins.next_ip());
         }
-        self.dispatch();
+        self.dispatch(target);
         Next::End
     }
 
