@@ -11,10 +11,10 @@ use std::ops::Range;
 pub const LOWEST: u64 = 0x1_0000;
 
 /// Position-independent images, one fixed place for each file (see `cache::atlas`).
-pub const IMAGES: Range<u64> = 0x1000_0000..0x4000_0000;
+pub const IMAGES: Range<u64> = 0x1000_0000..0x2800_0000;
 
 /// Other low mappings: hints near an image, MAP_32BIT, small executable anonymous maps (JITs).
-pub const LOW_ANON: Range<u64> = 0x4000_0000..0x5000_0000;
+pub const LOW_ANON: Range<u64> = IMAGES.end..0x5000_0000;
 
 /// Translations of mutable code (JITs, self-modifying), never saved.
 pub const PRIVATE_CODE: Range<u64> = 0x5000_0000..0x5800_0000;

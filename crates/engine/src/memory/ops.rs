@@ -20,6 +20,10 @@ const ALL_PROT: i32 = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
 /// Executable anonymous maps up to this go low, where translated code reaches them with rel32.
 const LOW_LIMIT: u64 = 64 << 20;
 
+/// So do reservations of a size that only JITs ask for (HotSpot 240 MiB, V8 512 MiB and a bit):
+/// larger than malloc's arenas, smaller than heaps.
+const JIT_RESERVATION: std::ops::RangeInclusive<u64> = (128 << 20) + 1..=600 << 20;
+
 /// Where a new mapping may go.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
@@ -385,6 +389,13 @@ impl Request {
     fn want(&self) -> Want {
         if self.low_only() {
             return Want::LowOnly;
+        }
+        let unreserved = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        if self.prot == libc::PROT_NONE
+            && self.flags == unreserved
+            && JIT_RESERVATION.contains(&self.len)
+        {
+            return Want::Low;
         }
         if self.len > LOW_LIMIT || self.flags & libc::MAP_STACK != 0 {
             return Want::High;

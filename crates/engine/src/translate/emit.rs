@@ -147,19 +147,16 @@ impl Emitter {
         self.imm32(disp as u32);
     }
 
-    /// Pushes a guest address as `call` would.
-    pub fn push_pc(&mut self, pc: u64) {
-        if pc <= i32::MAX as u64 {
-            self.raw(&[0x68]);
-            self.imm32(pc as u32);
-        } else {
-            // Stores first: if they fault, rsp is still the guest's.
-            self.raw(&[0xc7, 0x44, 0x24, 0xf8]);
-            self.imm32(pc as u32);
-            self.raw(&[0xc7, 0x44, 0x24, 0xfc]);
-            self.imm32((pc >> 32) as u32);
-            self.adjust_rsp(-8);
-        }
+    /// Pushes a guest address below 2 GiB as `call` would.
+    pub fn push_near(&mut self, pc: u32) {
+        self.raw(&[0x68]);
+        self.imm32(pc);
+    }
+
+    /// Pushes what is at a host address.
+    pub fn push_at(&mut self, at: u32) {
+        self.raw(&[0xff, 0x34, 0x25]);
+        self.imm32(at);
     }
 
     /// `jmp rel32`, target to come.

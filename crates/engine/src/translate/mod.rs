@@ -680,7 +680,7 @@ impl Translation<'_> {
 
     fn call(&mut self, ins: &Instruction) -> Next {
         let target = ins.near_branch_target();
-        self.code.push_pc(ins.next_ip());
+        self.push_return(ins.next_ip());
         let next = self.follow_or_go(target);
         if matches!(next, Next::Follow(_)) {
             if self.frames.len() >= MAX_CALL_DEPTH {
@@ -691,6 +691,18 @@ impl Translation<'_> {
             });
         }
         next
+    }
+
+    /// Pushes a return address as `call` would: in one store, from which a return can be forwarded.
+    fn push_return(&mut self, pc: u64) {
+        if pc <= i32::MAX as u64 {
+            self.code.push_near(pc as u32);
+        } else {
+            let literal = self
+                .region
+                .place_cold(|cold| cold.raw(&pc.to_le_bytes()), 8);
+            self.code.push_at(literal);
+        }
     }
 
     fn ret(&mut self, ins: &Instruction) -> Next {
@@ -766,7 +778,7 @@ impl Translation<'_> {
             }
         };
         if ins.flow_control() == FlowControl::IndirectCall {
-            self.code.push_pc(ins.next_ip());
+            self.push_return(ins.next_ip());
         }
         self.dispatch(target);
         Next::End
