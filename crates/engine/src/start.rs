@@ -93,6 +93,10 @@ fn executor(request: Request) -> Result<Executor, LoadError> {
         handover,
     } = request;
     let options = handover.options;
+    let mut stats = handover.stats;
+    if options.stats != StatsFor::Nobody {
+        stats.start_clock();
+    }
     let store = open_store(&options);
     let atlas = Atlas::open(store.as_ref());
     let mut memory = Memory::new(Box::new(atlas.clone()));
@@ -132,7 +136,7 @@ fn executor(request: Request) -> Result<Executor, LoadError> {
         program,
         lockstep: Lockstep::new(&options),
         options,
-        stats: handover.stats,
+        stats,
     })
 }
 

@@ -130,6 +130,7 @@ impl CodeCache {
             };
             gs.resume = entry as u64;
             gs.code = &raw const *self;
+            stats.entering();
             if self.trace {
                 eprintln!(
                     "clew: enter {pc:#x} at {entry:#x}, {} ticks left",
@@ -138,7 +139,7 @@ impl CodeCache {
             }
             // SAFETY: `entry` is a translation of the instruction at `gs.regs.rip`, and gs is set.
             let exit = unsafe { switch::enter(gs) };
-            stats.exits[exit as usize] += 1;
+            stats.left(exit);
             let arg = std::mem::take(&mut gs.exit_arg);
             match exit {
                 Exit::Link => self.link(gs, arg as u32, memory, stats),
@@ -205,9 +206,10 @@ impl CodeCache {
         };
         gs.resume = block.entry as u64;
         gs.code = &raw const *self;
+        stats.entering();
         // SAFETY: as in `enter`; nothing is linked to the fragment, so it can go afterwards.
         let exit = unsafe { switch::enter(gs) };
-        stats.exits[exit as usize] += 1;
+        stats.left(exit);
         let arg = std::mem::take(&mut gs.exit_arg);
         match exit {
             Exit::Indirect if !is_canonical(gs.target) => {
