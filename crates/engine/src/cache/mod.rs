@@ -444,7 +444,7 @@ impl CodeCache {
             return;
         };
         if region.stub(pc).is_none() {
-            translate::add_stub(region, &View::of(memory), pc, entry, look);
+            translate::stubs::add_stub(region, &View::of(memory), pc, entry, look);
         }
         let stub = region.stub(pc).expect("it was just made");
         let own_miss = region.miss_thunk;

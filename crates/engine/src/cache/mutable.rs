@@ -111,7 +111,7 @@ impl Mutable {
                 stub.exit_arg(pc);
                 stub.exit(Exit::Stale as usize);
             },
-            translate::exit_stub_len(pc),
+            translate::stubs::exit_stub_len(pc),
         );
         let number = self.blocks.len() as u32;
         let hash = hash_guest(&block.guest, memory).expect("it was just decoded");

@@ -10,6 +10,7 @@
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, Register};
 
 use super::emit::{CC_NZ, CC_Z, Emitter};
+use super::stubs::exit_stub_len;
 use super::{Translation, decode_with_offset, flags, rewrite};
 use crate::cache::region::{Run, Spilled, patch_rel32};
 use crate::context::{Exit, TICKS_LEFT};
@@ -143,7 +144,7 @@ impl Translation<'_> {
                 stub.exit_arg(head);
                 stub.exit(Exit::Budget as usize);
             },
-            2 * MOVE + super::exit_stub_len(head),
+            2 * MOVE + exit_stub_len(head),
         );
         self.code.bind(spent, stub);
         self.code.bind(spent_here, stub);
