@@ -31,11 +31,11 @@ use store::Store;
 const RECENT: usize = 1 << 10;
 
 /// Room for the translations of one image: most code expands less than twofold, and of a large
-/// image only a small part ever runs.
+/// image only a part ever runs. A region that fills up all the same starts over.
 fn room_for(text: u64) -> u64 {
-    (text * 4 + (256 << 10))
-        .min(96 << 20)
-        .next_multiple_of(4096)
+    let small = text * 4 + (256 << 10);
+    let large = text + text / 4 + (6 << 20);
+    small.min(large).min(80 << 20).next_multiple_of(4096)
 }
 
 /// Translations of one image.
@@ -754,19 +754,28 @@ fn map_code(range: &Range<u64>) -> std::io::Result<()> {
     }
 }
 
-/// Room for translations wherever the atlas has nothing: from the top of the range down.
-fn map_anywhere(room: u64) -> Range<u32> {
+/// Room for translations wherever the atlas has nothing: from the top of the range down, and less
+/// than wished for where the range is crowded.
+fn map_anywhere(wish: u64) -> Range<u32> {
+    const STEP: u64 = 256 << 10;
     let area = layout::IMAGE_CODE;
-    let mut at = area.end - room;
-    while at >= area.start {
-        match map_code(&(at..at + room)) {
-            Ok(()) => return at as u32..(at + room) as u32,
-            Err(e) if e.raw_os_error() == Some(libc::EEXIST) => at -= 1 << 20,
-            Err(e) => panic!("no memory for translations: {e}"),
+    let mut room = wish;
+    while room >= LEAST_ROOM {
+        let mut at = (area.end - room) / STEP * STEP;
+        while at >= area.start {
+            match map_code(&(at..at + room)) {
+                Ok(()) => return at as u32..(at + room) as u32,
+                Err(e) if e.raw_os_error() == Some(libc::EEXIST) => at -= STEP,
+                Err(e) => panic!("no memory for translations: {e}"),
+            }
         }
+        room = (room / 2).next_multiple_of(4096);
     }
     panic!("the address range for translations is used up");
 }
+
+/// Smaller regions would start over all the time.
+const LEAST_ROOM: u64 = 192 << 10;
 
 /// Gives the memory of dropped translations back.
 fn unmap_code(range: &Range<u32>) {

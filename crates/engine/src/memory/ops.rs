@@ -20,6 +20,9 @@ const ALL_PROT: i32 = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
 /// Executable anonymous maps up to this go low, where translated code reaches them with rel32.
 const LOW_LIMIT: u64 = 64 << 20;
 
+/// So do libraries.
+const LIBRARY_RESERVATION: u64 = 256 << 20;
+
 /// So do reservations of a size that only JITs ask for (HotSpot 240 MiB, V8 512 MiB and a bit):
 /// larger than malloc's arenas, smaller than heaps.
 const JIT_RESERVATION: std::ops::RangeInclusive<u64> = (128 << 20) + 1..=600 << 20;
@@ -390,21 +393,21 @@ impl Request {
         if self.low_only() {
             return Want::LowOnly;
         }
-        let unreserved = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        if self.prot == libc::PROT_NONE
-            && self.flags == unreserved
-            && JIT_RESERVATION.contains(&self.len)
-        {
+        // Reservations without access: what they are for shows in their flags and size.
+        let plain = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let fits = match self.flags {
+            // How glibc's linker prepares a library with large alignment.
+            flags if flags == plain => self.len <= LIBRARY_RESERVATION,
+            flags if flags == plain | libc::MAP_NORESERVE => JIT_RESERVATION.contains(&self.len),
+            _ => false,
+        };
+        if self.prot == libc::PROT_NONE && fits {
             return Want::Low;
         }
         if self.len > LOW_LIMIT || self.flags & libc::MAP_STACK != 0 {
             return Want::High;
         }
-        // A plain PROT_NONE reservation is how glibc's linker prepares a library with large
-        // alignment; malloc's and the threads' reservations carry other flags.
-        let plain = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        let reservation = self.prot == libc::PROT_NONE && self.flags == plain;
-        if self.prot & libc::PROT_EXEC != 0 || reservation {
+        if self.prot & libc::PROT_EXEC != 0 {
             Want::Low
         } else {
             Want::High
