@@ -11,7 +11,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::rc::Rc;
 
-use super::room_for;
+use super::room::room_for;
 use super::store::{OPEN_FLAGS, Store, is_private, may_write};
 use crate::layout;
 use crate::memory::{FileIdentity, PlaceImage};
