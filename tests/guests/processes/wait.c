@@ -31,13 +31,16 @@ int main(void) {
     int sum = 0;
     while (waitpid(-pid, &status, 0) > 0) sum += WEXITSTATUS(status);
     say("group %d", sum);
+    int gate[2]; // once it has ended, nothing tells that it was continued
+    CHECK(pipe(gate) == 0);
     pid = fork();
-    if (!pid) { raise(SIGSTOP); _exit(7); }
+    if (!pid) { char go; close(gate[1]); raise(SIGSTOP); _exit(read(gate[0], &go, 1) == 0 ? 7 : 8); }
     CHECK(waitid(P_ALL, 0, &info, WSTOPPED) == 0);
     say("stopped %d %d", info.si_code == CLD_STOPPED, info.si_pid == pid);
     kill(pid, SIGCONT);
     CHECK(waitid(P_PID, pid, &info, WCONTINUED) == 0);
     say("continued %d", info.si_code == CLD_CONTINUED);
+    close(gate[1]);
     CHECK(wait3(&status, 0, NULL) == pid);
     say_status("wait3", status);
     pid = fork();
