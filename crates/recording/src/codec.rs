@@ -1,0 +1,520 @@
+//! Events and effects to bytes and back.
+//!
+//! A record is a kind (one byte), a length, and that many bytes. System calls are written as
+//! difference to the last one of the same number in the stream, so a stream is read from its start.
+//! docs/format.md describes every kind.
+
+use crate::bytes::{Malformed, Reader, Writer};
+use crate::event::*;
+
+/// Calls from this number on have no memory of their last arguments.
+const REMEMBERED: usize = 512;
+/// Kinds from here on are effects.
+const EFFECTS: u8 = 0x40;
+
+mod kind {
+    pub const STARTED: u8 = 1;
+    pub const CALL: u8 = 2;
+    pub const RESUMED: u8 = 3;
+    pub const INSTRUCTION: u8 = 4;
+    pub const SIGNAL: u8 = 5;
+    pub const SWITCHED: u8 = 6;
+    pub const NEW_THREAD: u8 = 7;
+    pub const ENDED_THREAD: u8 = 8;
+    pub const FORKED: u8 = 9;
+    pub const CHECK: u8 = 10;
+    pub const EXEC: u8 = 11;
+    pub const EXITED: u8 = 12;
+    pub const KILLED: u8 = 13;
+    pub const VALUES: u8 = 14;
+    pub const TIME: u8 = 15;
+    pub const NOTE: u8 = 16;
+    pub const MEMORY: u8 = 0x40;
+    pub const REGISTERS: u8 = 0x41;
+    pub const EXTENDED: u8 = 0x42;
+    pub const MAP: u8 = 0x43;
+}
+
+/// What both sides remember of a stream.
+#[derive(Clone)]
+struct Memory {
+    args: Box<[[u64; 6]; REMEMBERED]>,
+    addr: u64,
+    time: u64,
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory {
+            args: vec![[0; 6]; REMEMBERED]
+                .into_boxed_slice()
+                .try_into()
+                .expect("as long as the array"),
+            addr: 0,
+            time: 0,
+        }
+    }
+}
+
+/// Writes the records of one stream.
+#[derive(Clone, Default)]
+pub struct Encoder {
+    memory: Memory,
+}
+
+impl Encoder {
+    /// Puts a record at the start of `room`, which has at least [`LONGEST_RECORD`] bytes; returns its
+    /// length.
+    pub fn event(&mut self, event: &Event, room: &mut [u8]) -> usize {
+        let memory = &mut self.memory;
+        frame(room, |out| match event {
+            Event::Started(start) => {
+                put_start(start, out);
+                kind::STARTED
+            }
+            Event::Call(call) => {
+                put_call(call, memory, out);
+                kind::CALL
+            }
+            Event::Resumed { result } => {
+                out.byte(result.is_some() as u8);
+                out.signed(result.unwrap_or(0));
+                kind::RESUMED
+            }
+            Event::Instruction { ticks, what } => {
+                out.number(*ticks);
+                out.byte(*what as u8);
+                kind::INSTRUCTION
+            }
+            Event::Signal {
+                place,
+                cause,
+                signo,
+                info,
+            } => {
+                put_place(place, out);
+                out.byte(*cause as u8);
+                out.signed(*signo as i64);
+                out.bytes(info);
+                kind::SIGNAL
+            }
+            Event::Switched { place, to } => {
+                put_place(place, out);
+                out.number(*to as u64);
+                kind::SWITCHED
+            }
+            Event::NewThread { thread, tid } => {
+                out.number(*thread as u64);
+                out.signed(*tid as i64);
+                kind::NEW_THREAD
+            }
+            Event::EndedThread { thread } => {
+                out.number(*thread as u64);
+                kind::ENDED_THREAD
+            }
+            Event::Forked { stream, pid } => {
+                out.number(*stream as u64);
+                out.signed(*pid as i64);
+                kind::FORKED
+            }
+            Event::Check {
+                place,
+                registers,
+                memory,
+            } => {
+                put_place(place, out);
+                out.bytes(&registers.to_le_bytes());
+                if let Some(memory) = memory {
+                    out.bytes(&memory.to_le_bytes());
+                }
+                kind::CHECK
+            }
+            Event::Exec { ticks } => {
+                out.number(*ticks);
+                kind::EXEC
+            }
+            Event::Exited { ticks, status } => {
+                out.number(*ticks);
+                out.signed(*status as i64);
+                kind::EXITED
+            }
+            Event::Killed {
+                place,
+                cause,
+                signo,
+            } => {
+                put_place(place, out);
+                out.byte(*cause as u8);
+                out.signed(*signo as i64);
+                kind::KILLED
+            }
+            Event::Values(bytes) => {
+                out.bytes(bytes);
+                kind::VALUES
+            }
+            Event::Time(time) => {
+                out.number(time.wrapping_sub(memory.time));
+                memory.time = *time;
+                kind::TIME
+            }
+            Event::Note(text) => {
+                out.bytes(text.as_bytes());
+                kind::NOTE
+            }
+        })
+    }
+
+    /// The same for an effect. A piece of memory is at most [`LONGEST_PIECE`] long.
+    pub fn effect(&mut self, effect: &Effect, room: &mut [u8]) -> usize {
+        let memory = &mut self.memory;
+        frame(room, |out| match effect {
+            Effect::Memory { addr, bytes } => {
+                out.signed(addr.wrapping_sub(memory.addr) as i64);
+                memory.addr = *addr;
+                out.bytes(bytes);
+                kind::MEMORY
+            }
+            Effect::Registers { mask, values } => {
+                out.number(*mask as u64);
+                for value in set(*mask).map(|n| values[n]) {
+                    out.number(value);
+                }
+                kind::REGISTERS
+            }
+            Effect::Extended(bytes) => {
+                out.bytes(bytes);
+                kind::EXTENDED
+            }
+            Effect::Map(bytes) => {
+                out.bytes(bytes);
+                kind::MAP
+            }
+        })
+    }
+}
+
+/// The registers in a mask.
+fn set(mask: u32) -> impl Iterator<Item = usize> {
+    (0..REGISTERS).filter(move |n| mask >> n & 1 != 0)
+}
+
+/// Writes kind and length around what `put` writes. Most records are short: their length takes one byte.
+fn frame(room: &mut [u8], put: impl FnOnce(&mut Writer) -> u8) -> usize {
+    const HEAD: usize = 2;
+    let mut out = Writer::new(&mut room[HEAD..]);
+    let kind = put(&mut out);
+    let len = out.len();
+    room[0] = kind;
+    if len < 0x80 {
+        room[1] = len as u8;
+        return HEAD + len;
+    }
+    // Three bytes of seven bits are more than any record needs.
+    room.copy_within(HEAD..HEAD + len, HEAD + 2);
+    room[1] = len as u8 | 0x80;
+    room[2] = (len >> 7) as u8 | 0x80;
+    room[3] = (len >> 14) as u8;
+    HEAD + 2 + len
+}
+
+fn put_place(place: &Place, out: &mut Writer) {
+    out.number(place.ticks);
+    out.number(place.steps as u64);
+}
+
+/// How a call ended, in the low bits of its first byte; then whether it has output.
+const RETURNED: u8 = 0;
+const RESTARTED: u8 = 1;
+const WAITS: u8 = 2;
+const REPLACED: u8 = 3;
+const OUTPUT: u8 = 4;
+
+fn put_call(call: &Call, memory: &mut Memory, out: &mut Writer) {
+    let end = match call.end {
+        End::Returned(_) => RETURNED,
+        End::Restarted => RESTARTED,
+        End::Waits => WAITS,
+        End::Replaced => REPLACED,
+    };
+    out.byte(end | if call.output.is_some() { OUTPUT } else { 0 });
+    out.number(call.nr as u64);
+    out.number(call.ticks);
+    let mut fresh = [0; 6];
+    let last = memory.args.get_mut(call.nr as usize).unwrap_or(&mut fresh);
+    let at = out.len();
+    out.byte(0);
+    let mut changed = 0;
+    for (n, (&new, old)) in call.args.iter().zip(last).enumerate() {
+        if new != *old {
+            changed |= 1 << n;
+            out.signed(new.wrapping_sub(*old) as i64);
+            *old = new;
+        }
+    }
+    out.patch(at, changed);
+    if let End::Returned(value) = call.end {
+        out.signed(value);
+    }
+    if let Some(output) = call.output {
+        out.byte(output.to);
+        out.number(output.order);
+    }
+}
+
+fn put_start(start: &Start, out: &mut Writer) {
+    let (origin, stream) = match start.origin {
+        Origin::Exec { before } => (0, before),
+        Origin::Fork { parent } => (1, parent),
+    };
+    out.byte(origin);
+    out.number(stream as u64);
+    out.signed(start.pid as i64);
+    out.signed(start.parent_pid as i64);
+    out.signed(start.tid as i64);
+    out.number(start.time);
+    // The guest's own memory has all of it; this is for people.
+    const SHOWN: usize = 4096;
+    out.string(&start.exe[..start.exe.len().min(SHOWN)]);
+    let mut room = LONGEST_PIECE;
+    for arg in &start.argv {
+        let arg = &arg[..arg.len().min(SHOWN)];
+        if room < arg.len() + 16 {
+            break;
+        }
+        room -= arg.len() + 16;
+        out.string(arg);
+    }
+}
+
+/// Reads the records of one stream.
+#[derive(Clone, Default)]
+pub struct Decoder {
+    memory: Memory,
+}
+
+impl Decoder {
+    /// The record at the start of `bytes` and its length; `None` if it isn't there as a whole.
+    pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<(Record<'a>, usize)>, Malformed> {
+        let mut input = Reader::new(bytes);
+        let (Ok(kind), Ok(len)) = (input.byte(), input.number()) else {
+            // A length never takes this much.
+            return if bytes.len() < 8 {
+                Ok(None)
+            } else {
+                Err(Malformed)
+            };
+        };
+        if len > LONGEST_RECORD as u64 {
+            return Err(Malformed);
+        }
+        let Ok(payload) = input.bytes(len) else {
+            return Ok(None);
+        };
+        let used = bytes.len() - input.rest().len();
+        let mut payload = Reader::new(payload);
+        let record = if kind < EFFECTS {
+            Record::Event(self.event(kind, &mut payload)?)
+        } else {
+            Record::Effect(self.effect(kind, &mut payload)?)
+        };
+        Ok(Some((record, used)))
+    }
+
+    fn event<'a>(&mut self, kind: u8, input: &mut Reader<'a>) -> Result<Event<'a>, Malformed> {
+        let event = match kind {
+            kind::STARTED => Event::Started(take_start(input)?),
+            kind::CALL => Event::Call(take_call(&mut self.memory, input)?),
+            kind::RESUMED => {
+                let some = input.byte()? != 0;
+                let value = input.signed()?;
+                Event::Resumed {
+                    result: some.then_some(value),
+                }
+            }
+            kind::INSTRUCTION => Event::Instruction {
+                ticks: input.number()?,
+                what: match input.byte()? {
+                    0 => Instruction::Cpuid,
+                    1 => Instruction::TimeStamp,
+                    2 => Instruction::Random,
+                    3 => Instruction::Other,
+                    _ => return Err(Malformed),
+                },
+            },
+            kind::SIGNAL => Event::Signal {
+                place: take_place(input)?,
+                cause: take_cause(input)?,
+                signo: take_i32(input)?,
+                info: take_rest(input)?,
+            },
+            kind::SWITCHED => Event::Switched {
+                place: take_place(input)?,
+                to: input.small()?,
+            },
+            kind::NEW_THREAD => Event::NewThread {
+                thread: input.small()?,
+                tid: take_i32(input)?,
+            },
+            kind::ENDED_THREAD => Event::EndedThread {
+                thread: input.small()?,
+            },
+            kind::FORKED => Event::Forked {
+                stream: input.small()?,
+                pid: take_i32(input)?,
+            },
+            kind::CHECK => Event::Check {
+                place: take_place(input)?,
+                registers: take_u64(input)?,
+                memory: if input.is_empty() {
+                    None
+                } else {
+                    Some(take_u64(input)?)
+                },
+            },
+            kind::EXEC => Event::Exec {
+                ticks: input.number()?,
+            },
+            kind::EXITED => Event::Exited {
+                ticks: input.number()?,
+                status: take_i32(input)?,
+            },
+            kind::KILLED => Event::Killed {
+                place: take_place(input)?,
+                cause: take_cause(input)?,
+                signo: take_i32(input)?,
+            },
+            kind::VALUES => Event::Values(take_rest(input)?),
+            kind::TIME => {
+                let time = self.memory.time.wrapping_add(input.number()?);
+                self.memory.time = time;
+                Event::Time(time)
+            }
+            kind::NOTE => {
+                Event::Note(std::str::from_utf8(take_rest(input)?).map_err(|_| Malformed)?)
+            }
+            _ => return Err(Malformed),
+        };
+        Ok(event)
+    }
+
+    fn effect<'a>(&mut self, kind: u8, input: &mut Reader<'a>) -> Result<Effect<'a>, Malformed> {
+        let effect = match kind {
+            kind::MEMORY => {
+                let addr = self.memory.addr.wrapping_add(input.signed()? as u64);
+                self.memory.addr = addr;
+                Effect::Memory {
+                    addr,
+                    bytes: take_rest(input)?,
+                }
+            }
+            kind::REGISTERS => {
+                let mask = input.small()?;
+                if mask >> REGISTERS != 0 {
+                    return Err(Malformed);
+                }
+                let mut values = [0; REGISTERS];
+                for n in set(mask) {
+                    values[n] = input.number()?;
+                }
+                Effect::Registers { mask, values }
+            }
+            kind::EXTENDED => Effect::Extended(take_rest(input)?),
+            kind::MAP => Effect::Map(take_rest(input)?),
+            _ => return Err(Malformed),
+        };
+        Ok(effect)
+    }
+}
+
+fn take_rest<'a>(input: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
+    input.bytes(input.rest().len() as u64)
+}
+
+fn take_i32(input: &mut Reader) -> Result<i32, Malformed> {
+    i32::try_from(input.signed()?).map_err(|_| Malformed)
+}
+
+fn take_u64(input: &mut Reader) -> Result<u64, Malformed> {
+    let bytes = input.bytes(8)?;
+    Ok(u64::from_le_bytes(bytes.try_into().map_err(|_| Malformed)?))
+}
+
+fn take_place(input: &mut Reader) -> Result<Place, Malformed> {
+    Ok(Place {
+        ticks: input.number()?,
+        steps: input.small()?,
+    })
+}
+
+fn take_cause(input: &mut Reader) -> Result<Cause, Malformed> {
+    match input.byte()? {
+        0 => Ok(Cause::Outside),
+        1 => Ok(Cause::Fault),
+        _ => Err(Malformed),
+    }
+}
+
+fn take_call(memory: &mut Memory, input: &mut Reader) -> Result<Call, Malformed> {
+    let first = input.byte()?;
+    if first & !(OUTPUT | 3) != 0 {
+        return Err(Malformed);
+    }
+    let nr = input.small()?;
+    let ticks = input.number()?;
+    let changed = input.byte()?;
+    let mut fresh = [0; 6];
+    let last = memory.args.get_mut(nr as usize).unwrap_or(&mut fresh);
+    for (n, arg) in last.iter_mut().enumerate() {
+        if changed >> n & 1 != 0 {
+            *arg = arg.wrapping_add(input.signed()? as u64);
+        }
+    }
+    let args = *last;
+    let end = match first & 3 {
+        RETURNED => End::Returned(input.signed()?),
+        RESTARTED => End::Restarted,
+        WAITS => End::Waits,
+        _ => End::Replaced,
+    };
+    let output = if first & OUTPUT != 0 {
+        Some(Output {
+            to: input.byte()?,
+            order: input.number()?,
+        })
+    } else {
+        None
+    };
+    Ok(Call {
+        ticks,
+        nr,
+        args,
+        end,
+        output,
+    })
+}
+
+fn take_start(input: &mut Reader) -> Result<Start, Malformed> {
+    let origin = input.byte()?;
+    let stream = input.small()?;
+    let origin = match origin {
+        0 => Origin::Exec { before: stream },
+        1 => Origin::Fork { parent: stream },
+        _ => return Err(Malformed),
+    };
+    let (pid, parent_pid, tid) = (take_i32(input)?, take_i32(input)?, take_i32(input)?);
+    let time = input.number()?;
+    let exe = input.string()?.to_vec();
+    let mut argv = Vec::new();
+    while !input.is_empty() {
+        argv.push(input.string()?.to_vec());
+    }
+    Ok(Start {
+        origin,
+        pid,
+        parent_pid,
+        tid,
+        exe,
+        argv,
+        time,
+    })
+}

@@ -1,0 +1,217 @@
+//! What is written down of a run: the vocabulary of recordings.
+//!
+//! A recording has *streams*. A stream is the life of one address space: it begins with an exec or
+//! a fork and ends with an exec, an exit or a death. All guest threads of a process run on one
+//! executor, so the events of a stream are in order, and between two of them exactly one guest
+//! thread runs.
+//!
+//! An *event* says where it happened (how many ticks after the one before it, and for those in the
+//! midst of computing how many single instructions after that). Its *effects*, what it changed of
+//! registers and memory, follow it. Replaying means: run to the event, check, apply its effects.
+
+use std::fmt;
+
+/// Number of a guest thread in its stream, counted from 0 and never used again.
+pub type ThreadId = u32;
+/// Number of a stream in its recording, counted from 1.
+pub type StreamId = u32;
+
+/// How many general registers an event can change: sixteen, then rip, rflags, fs and gs bases.
+pub const REGISTERS: usize = 20;
+
+/// A piece of memory contents in one effect is at most this long; more takes several.
+pub const LONGEST_PIECE: usize = 32 << 10;
+/// No event or effect is longer, encoded.
+pub const LONGEST_RECORD: usize = 64 << 10;
+
+/// Where something happened: so many ticks after the event before it, and that many single
+/// instructions after that tick.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    pub ticks: u64,
+    pub steps: u32,
+}
+
+/// A system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    pub ticks: u64,
+    pub nr: u32,
+    pub args: [u64; 6],
+    pub end: End,
+    /// What it wrote went to the recorded program's own stdout or stderr.
+    pub output: Option<Output>,
+}
+
+/// What became of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The value for rax.
+    Returned(i64),
+    /// It was undone for a signal's sake; the thread stands before it again.
+    Restarted,
+    /// The thread waits; its [`Event::Resumed`] says what came of it.
+    Waits,
+    /// All registers were set (sigreturn), the effects say how; or it doesn't return.
+    Replaced,
+}
+
+/// Output to the standard streams that the recording began with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// 1 or 2.
+    pub to: u8,
+    /// Its place among all outputs of all processes.
+    pub order: u64,
+}
+
+/// Why a signal came where it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// From outside, or another thread: at a tick, some instructions after it, or at the event
+    /// before.
+    Outside,
+    /// The instruction that the thread stands on raised it.
+    Fault,
+}
+
+/// Instructions whose answer isn't in the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Instruction {
+    Cpuid = 0,
+    TimeStamp = 1,
+    Random = 2,
+    /// Anything else that the engine executes itself.
+    Other = 3,
+}
+
+/// How a stream begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Start {
+    pub origin: Origin,
+    pub pid: i32,
+    pub parent_pid: i32,
+    /// Thread 0 of the stream.
+    pub tid: i32,
+    pub exe: Vec<u8>,
+    pub argv: Vec<Vec<u8>>,
+    /// Nanoseconds since the recording began.
+    pub time: u64,
+}
+
+/// Where a stream's first state comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A program was started: the effects of the start are all there is. `before` is the stream of
+    /// the same process that ended in the exec, 0 for the first one of a recording.
+    Exec { before: StreamId },
+    /// The process was forked: the state is the parent's at its [`Event::Forked`] for this stream.
+    Fork { parent: StreamId },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// The first of every stream.
+    Started(Start),
+    Call(Call),
+    /// The current thread's waiting call ended. `None`: it is undone, the thread stands before it
+    /// again.
+    Resumed {
+        result: Option<i64>,
+    },
+    Instruction {
+        ticks: u64,
+        what: Instruction,
+    },
+    /// A handler begins; the effects are its frame and registers. `info` is the siginfo.
+    Signal {
+        place: Place,
+        cause: Cause,
+        signo: i32,
+        info: &'a [u8],
+    },
+    /// Another thread goes on.
+    Switched {
+        place: Place,
+        to: ThreadId,
+    },
+    /// The current thread has made a thread; a [`Effect::Registers`] that follows is in difference to
+    /// the maker's.
+    NewThread {
+        thread: ThreadId,
+        tid: i32,
+    },
+    EndedThread {
+        thread: ThreadId,
+    },
+    /// The process was forked; the child's stream begins with this state.
+    Forked {
+        stream: StreamId,
+        pid: i32,
+    },
+    /// Without effects: a place at which replay must stand at exactly these ticks; the registers
+    /// (and, where given, all writable memory) have this checksum.
+    Check {
+        place: Place,
+        registers: u64,
+        memory: Option<u64>,
+    },
+    /// The process is about to exec: if it succeeds, this is the stream's last event.
+    Exec {
+        ticks: u64,
+    },
+    /// The last event of a stream that ended by itself.
+    Exited {
+        ticks: u64,
+        status: i32,
+    },
+    /// The last event of a stream that ended by a signal.
+    Killed {
+        place: Place,
+        cause: Cause,
+        signo: i32,
+    },
+    /// Answers that translated code took without leaving the cache, before the next event.
+    Values(&'a [u8]),
+    /// Nanoseconds since the recording began.
+    Time(u64),
+    /// For people: what wasn't recorded faithfully, and why.
+    Note(&'a str),
+}
+
+/// What an event changed. Effects follow their event.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Effect<'a> {
+    Memory {
+        addr: u64,
+        bytes: &'a [u8],
+    },
+    /// Bit n of `mask` set: register n has a new value, the next in `values`.
+    Registers {
+        mask: u32,
+        values: [u64; REGISTERS],
+    },
+    /// Vector and x87 state, XSAVE format; empty for the state that exec gives.
+    Extended(&'a [u8]),
+    /// A change of mappings, see [`crate::maps`].
+    Map(&'a [u8]),
+}
+
+impl fmt::Debug for Effect<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Effect::Memory { addr, bytes } => write!(f, "memory {addr:#x}+{:#x}", bytes.len()),
+            Effect::Registers { mask, values } => write!(f, "registers {mask:#x} {values:x?}"),
+            Effect::Extended(bytes) => write!(f, "extended {}", bytes.len()),
+            Effect::Map(bytes) => write!(f, "map {bytes:02x?}"),
+        }
+    }
+}
+
+/// One or the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record<'a> {
+    Event(Event<'a>),
+    Effect(Effect<'a>),
+}

@@ -1,0 +1,1 @@
+//! Changes of mappings, as effects of an event.
