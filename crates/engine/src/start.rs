@@ -9,15 +9,18 @@ use crate::cache::atlas::Atlas;
 use crate::cache::store::Store;
 use crate::context::{GsBlock, RSP};
 use crate::executor::Executor;
+use crate::guest::access;
 use crate::guest::signals::Signals;
 use crate::guest::threads::Threads;
 use crate::handover::Handover;
 use crate::host::{switch, time};
+use crate::kernel::descriptors::Hidden;
 use crate::kernel::{Kernel, descriptors, procfs, stop};
 use crate::loader::{self, LoadError, Resolved};
 use crate::lockstep::Lockstep;
 use crate::memory::Memory;
 use crate::program::{Options, Program, StatsFor};
+use crate::record::{Recorder, Standard};
 use crate::syscall;
 
 /// The flags a program starts with: interrupts on, and the bit that is always set.
@@ -74,9 +77,12 @@ impl Request {
 
 /// Runs the program in this process, to its end.
 pub fn run(request: Request) -> ! {
+    let record = request.handover.options.record.as_ref();
+    let before = record.map_or(0, |record| record.before);
     match executor(request) {
         Ok(mut executor) => {
             executor.take_over_process();
+            executor.record_start(before);
             executor.run()
         }
         Err(error) => {
@@ -101,6 +107,12 @@ fn executor(request: Request) -> Result<Executor, LoadError> {
     let atlas = Atlas::open(store.as_ref());
     let mut memory = Memory::new(Box::new(atlas.clone()));
     let gs = new_gs_block();
+    let recorder = open_recorder(&options, &handover.own.hidden);
+    if recorder.is_some() {
+        memory.record_changes(true);
+        access::keep_notes();
+        time::record(gs);
+    }
     let entry = loader::load(&mut memory, &resolved, &envp, None)?;
     gs.regs.rip = entry.pc;
     gs.regs.gpr[RSP] = entry.sp;
@@ -134,10 +146,24 @@ fn executor(request: Request) -> Result<Executor, LoadError> {
         signals: Signals::default(),
         kernel,
         program,
+        recorder,
         lockstep: Lockstep::new(&options),
         options,
         stats,
     })
+}
+
+/// Without the recording that was asked for there is nothing to run for.
+fn open_recorder(options: &Options, hidden: &Hidden) -> Option<Box<Recorder>> {
+    let record = options.record.as_ref()?;
+    let standard = Standard::from_words(record.standard);
+    match Recorder::open(hidden.recording, standard) {
+        Ok(recorder) => Some(Box::new(recorder)),
+        Err(error) => {
+            stop::warn(&format!("can't go on recording: {error}"));
+            stop::exit(stop::STATUS)
+        }
+    }
 }
 
 /// The folder for saved translations; a bad one is told about once, in the first process.

@@ -129,6 +129,7 @@ impl Memory {
         let range = layout::VDSO..layout::VDSO + PAGE;
         let rw = libc::PROT_READ | libc::PROT_WRITE;
         self.map_zero(range.clone(), rw, Backing::Anon)?;
+        crate::guest::access::note_write(range.start, PAGE);
         // SAFETY: the page was just mapped writable and nobody else knows of it.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), range.start as *mut u8, bytes.len());

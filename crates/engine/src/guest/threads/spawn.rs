@@ -79,6 +79,7 @@ impl Executor {
             let _ = self.put(child_tid, &(tid as i32));
         }
         self.threads.queue.push_back(slot);
+        self.record_new_thread(slot);
         Outcome::Return(tid)
     }
 
