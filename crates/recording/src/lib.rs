@@ -4,7 +4,16 @@
 //! - [`codec`]: events to bytes and back
 //! - [`bytes`]: numbers to bytes and back
 //! - [`maps`]: changes of mappings
+//! - [`channel`]: from recorded processes to the writer, through shared memory
+//! - [`writer`]: the process that writes the log
+//! - [`log`]: the log's format
+//! - [`reader`]: from the log back to events
 pub mod bytes;
+pub mod channel;
 pub mod codec;
 pub mod event;
+mod futex;
+pub mod log;
 pub mod maps;
+pub mod reader;
+pub mod writer;
