@@ -58,6 +58,18 @@ const _: () = assert!(size_of::<Regs>() == 20 * 8);
 #[derive(Clone)]
 pub struct Xsave(pub [u8; 832]);
 
+impl Xsave {
+    /// From bytes that a stranger may have made: only what restoring it can't fault on.
+    pub fn sound(bytes: &[u8]) -> Option<Xsave> {
+        let mut area: [u8; 832] = bytes.try_into().ok()?;
+        // MXCSR without reserved bits, and a header that names nothing but x87, SSE and AVX.
+        area[26..28].fill(0);
+        area[512] &= 7;
+        area[513..576].fill(0);
+        Some(Xsave(area))
+    }
+}
+
 impl Default for Xsave {
     /// The state that exec gives: FCW 0x37f, MXCSR 0x1f80, everything else clear.
     fn default() -> Xsave {

@@ -65,7 +65,7 @@ impl Handover {
         number("bisect", self.options.bisect.map(|n| n as i64));
         if let Some(record) = &self.options.record {
             let [a, b, c, d] = record.standard;
-            field("rec", join(&[a, b, c, d, record.before as u64]).as_bytes());
+            field("rec", join(&[a, b, c, d, record.before as u64, record.stream as u64]).as_bytes());
         }
         if let Some(folder) = &self.options.cache_dir {
             field("cache", folder.as_os_str().as_bytes());
@@ -127,10 +127,11 @@ impl Handover {
                 "cache" => options.cache_dir = Some(OsStr::from_bytes(&bytes).into()),
                 "as" => handover.own.address_space = split(&bytes)?.try_into().ok(),
                 "rec" => match split(&bytes)?[..] {
-                    [a, b, c, d, before] => {
+                    [a, b, c, d, before, stream] => {
                         options.record = Some(RecordOptions {
                             standard: [a, b, c, d],
                             before: before as u32,
+                            stream: stream as u32,
                         });
                     }
                     _ => return None,
@@ -204,6 +205,7 @@ mod tests {
             record: Some(RecordOptions {
                 standard: [1, 2, 3, 4],
                 before: 9,
+                stream: 10,
             }),
             trace: true,
             bisect: Some(u64::MAX),

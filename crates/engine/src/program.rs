@@ -60,6 +60,8 @@ pub struct RecordOptions {
     pub standard: [u64; 4],
     /// The stream of this process that ended in the exec under way, or 0.
     pub before: u32,
+    /// The stream that was reserved for this process, or 0.
+    pub stream: u32,
 }
 
 impl Options {

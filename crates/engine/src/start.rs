@@ -13,7 +13,9 @@ use crate::guest::access;
 use crate::guest::signals::Signals;
 use crate::guest::threads::Threads;
 use crate::handover::Handover;
-use crate::host::{switch, time};
+use crate::host::kernel_thread::Role;
+use crate::host::sigset::SigSet;
+use crate::host::{altstack, crash, handlers, switch, time};
 use crate::kernel::descriptors::Hidden;
 use crate::kernel::{Kernel, descriptors, procfs, stop};
 use crate::loader::{self, LoadError, Resolved};
@@ -26,6 +28,7 @@ use crate::syscall;
 /// The flags a program starts with: interrupts on, and the bit that is always set.
 const RFLAGS: u64 = 0x202;
 const MXCSR: u32 = 0x1f80;
+const ARCH_SET_GS: u64 = 0x1001;
 
 /// A program to run in this process, and what it inherits.
 pub struct Request {
@@ -157,7 +160,7 @@ fn executor(request: Request) -> Result<Executor, LoadError> {
 fn open_recorder(options: &Options, hidden: &Hidden) -> Option<Box<Recorder>> {
     let record = options.record.as_ref()?;
     let standard = Standard::from_words(record.standard);
-    match Recorder::open(hidden.recording, standard) {
+    match Recorder::open(hidden.recording, record.stream, standard) {
         Ok(recorder) => Some(Box::new(recorder)),
         Err(error) => {
             stop::warn(&format!("can't go on recording: {error}"));
@@ -189,7 +192,7 @@ pub fn cache_folder(
     }
 }
 
-fn new_gs_block() -> &'static mut GsBlock {
+pub(crate) fn new_gs_block() -> &'static mut GsBlock {
     let Some(gs) = GsBlock::map() else {
         stop::warn("not enough memory to start");
         stop::exit(stop::STATUS);
@@ -198,6 +201,21 @@ fn new_gs_block() -> &'static mut GsBlock {
     switch::set_gs(gs);
     time::install(gs);
     gs
+}
+
+/// What a replaying process needs of [`Executor::take_over_process`]: gs, and handlers for faults.
+pub(crate) fn install_handlers(gs: &mut GsBlock) {
+    let block = std::ptr::from_mut(gs);
+    crash::install(block);
+    gs.host.set_role(Role::Executor);
+    // SAFETY: the block lives as long as the process, and nothing else uses gs.
+    unsafe { syscall!(libc::SYS_arch_prctl, ARCH_SET_GS, block) };
+    let stack = altstack::map(altstack::EXECUTOR_SIZE);
+    assert!(stack != 0, "no memory for the signal handlers' stack");
+    altstack::install(stack, altstack::EXECUTOR_SIZE);
+    for sig in (1..=64).filter(|&sig| SigSet::SYNCHRONOUS.contains(sig)) {
+        handlers::set_for_guest(sig, &handlers::Action::default());
+    }
 }
 
 /// The process's name for `ps`, as exec gives it: the last part of the path, or of the file's own

@@ -148,6 +148,12 @@ impl Notes {
     }
 }
 
+/// Whether anything was noted since the last time.
+#[inline]
+pub fn any_notes() -> bool {
+    !notes().ranges.is_empty()
+}
+
 /// What was noted since the last time.
 pub fn take_notes() -> Vec<(u64, u64)> {
     std::mem::take(&mut notes().ranges)

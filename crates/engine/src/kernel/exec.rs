@@ -21,7 +21,7 @@ use crate::guest::access;
 use crate::handover::Handover;
 use crate::loader::{self, LoadError, Resolved};
 use crate::lockstep;
-use crate::program::Options;
+use crate::program::{Options, RecordOptions};
 use crate::sys::{self, err};
 use crate::syscall;
 
@@ -138,14 +138,21 @@ fn prepare(
 /// The options of the new process: it begins a stream after this one.
 fn options_after_exec(ex: &mut Executor) -> Options {
     let mut options = lockstep::options_after_exec(ex);
-    if let (Some(record), Some(recorder)) = (&mut options.record, &ex.recorder) {
-        // A vfork child's stream is its parent's, which goes on.
-        record.before = if ex.kernel.own.in_vfork {
-            0
-        } else {
-            recorder.stream()
-        };
-    }
+    let stream = ex.stream_after_exec();
+    options.record = match (options.record, &ex.recorder, stream) {
+        (Some(record), Some(recorder), Some(stream)) => Some(RecordOptions {
+            // A vfork child's stream is its parent's, which goes on.
+            before: if ex.kernel.own.in_vfork {
+                0
+            } else {
+                recorder.stream()
+            },
+            stream,
+            ..record
+        }),
+        // Nothing is recorded any more.
+        _ => None,
+    };
     options
 }
 

@@ -12,9 +12,11 @@
 //! - [`code`]: write protection of translated mutable code; which translations became stale
 //! - [`query`]: find, fetch
 //! - [`render`]: the text of `/proc/self/maps`
+//! - [`checksum`]: of all that is the guest's own
 //! - [`host`]: the real calls
 
 pub mod alloc;
+pub mod checksum;
 pub mod code;
 pub mod file;
 pub mod heap;

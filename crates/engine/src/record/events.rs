@@ -2,7 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use clew_recording::channel::{Finished, Producer};
+use clew_recording::channel::Finished;
 use clew_recording::event::{
     Call as Written, Cause, Effect, End, Event, Origin, Output, Place, Start, StreamId,
 };
@@ -14,7 +14,7 @@ use crate::guest::access;
 use crate::host::siginfo::Siginfo;
 use crate::host::switch;
 use crate::kernel::table::{self, Args};
-use crate::kernel::{self, Outcome, outputs, stop};
+use crate::kernel::{self, Outcome, outputs};
 use crate::{sys, syscall};
 
 impl Executor {
@@ -109,13 +109,19 @@ impl Executor {
         };
         self.recorder().call = Some(written);
         let outcome = kernel::dispatch(self);
-        // In a forked child, and after a vfork, the call is told about already.
-        let told = self.recorder().call.take().is_none();
+        if self.recorder.is_none() {
+            return self.settle(&outcome);
+        }
+        if let Some(stream) = self.recorder().after_exec.take() {
+            self.recorder().channel().give_back(stream);
+        }
         if std::mem::take(&mut self.recorder().just_forked) {
             self.settle(&outcome);
             self.effects(Some(&arrival.regs));
             return;
         }
+        // After a vfork the call is told about already.
+        let told = self.recorder().call.take().is_none();
         let ended = self.threads.get(self.threads.current_slot()).is_none();
         written.end = match outcome {
             Outcome::Return(value) => End::Returned(value),
@@ -143,6 +149,9 @@ impl Executor {
             outputs::each(call, &args, Some(value), &mut |addr, len| {
                 access::note_write(addr, len);
             });
+        }
+        if written.end == End::Waits && output::writes(call, &args) {
+            written.output = self.output_of(args[0] as i32);
         }
         self.settle(&outcome);
         written.ticks = self.recorder().take_arrived();
@@ -272,6 +281,16 @@ impl Executor {
         self.recorder().event(&Event::Switched { place, to });
     }
 
+    /// Memory that the engine changed by itself, not for a call: before the guest goes on, it becomes
+    /// the effect of an event of its own.
+    pub(crate) fn record_loose_effects(&mut self) {
+        if self.recording() && access::any_notes() {
+            let place = self.interrupted();
+            self.check(place);
+            self.effects(None);
+        }
+    }
+
     /// Another thread has become current.
     pub(crate) fn note_switched(&mut self) {
         let now = self.ticks_now();
@@ -343,29 +362,27 @@ impl Executor {
     }
 
     /// Before a fork: the stream of the child.
-    pub(crate) fn record_before_fork(&mut self) -> Option<Producer> {
-        let recorder = self.recorder.as_mut()?;
-        match recorder.prepare_child() {
-            Ok(producer) => Some(producer),
-            Err(error) => {
-                stop::refuse(self, &format!("no room to record another process: {error}"))
-            }
+    pub(crate) fn record_before_fork(&mut self) -> Option<StreamId> {
+        match self.recorder.as_mut()?.reserve() {
+            Ok(stream) => Some(stream),
+            // Nothing is recorded any more.
+            Err(_) => None,
         }
     }
 
     /// In the parent, after the fork.
-    pub(crate) fn record_forked(&mut self, producer: Option<Producer>, pid: i64) {
-        let Some(mut producer) = producer else {
+    pub(crate) fn record_forked(&mut self, stream: Option<StreamId>, pid: i64) {
+        let Some(stream) = stream else {
             return;
         };
+        let ticks = self.recorder().take_arrived();
+        let channel = *self.recorder().channel();
         if sys::is_err(pid) {
-            producer.finish(Finished::Ended);
+            channel.give_back(stream);
+            self.recorder().arrived = ticks;
             return;
         }
-        let ticks = self.recorder().take_arrived();
-        let stream = producer.stream();
-        // From now on it is the child's.
-        std::mem::forget(producer);
+        channel.expect(stream, pid as i32);
         self.recorder().event(&Event::Forked {
             ticks,
             stream,
@@ -374,12 +391,15 @@ impl Executor {
     }
 
     /// In the child of a fork.
-    pub(crate) fn record_as_child(&mut self, producer: Option<Producer>) {
-        let Some(producer) = producer else {
+    pub(crate) fn record_as_child(&mut self, stream: Option<StreamId>) {
+        let Some(stream) = stream else {
+            self.recorder = None;
             return;
         };
         let start = self.start_event();
-        self.recorder().become_child(producer, start);
+        if self.recorder().become_child(stream, start).is_err() {
+            self.recorder = None;
+        }
     }
 
     /// Who this process is; origin and time are for the recorder to fill in.
@@ -469,6 +489,17 @@ impl Executor {
         if before != 0 {
             self.recorder().end_other(before);
         }
+    }
+
+    /// The stream that the program to be started will have.
+    pub(crate) fn stream_after_exec(&mut self) -> Option<StreamId> {
+        let recorder = self.recorder.as_mut()?;
+        let stream = recorder.reserve().ok()?;
+        // SAFETY: an id touches no memory.
+        let pid = unsafe { syscall!(libc::SYS_getpid) };
+        recorder.channel().expect(stream, pid as i32);
+        recorder.after_exec = Some(stream);
+        Some(stream)
     }
 
     /// An exec is about to be tried.

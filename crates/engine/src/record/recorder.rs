@@ -1,7 +1,8 @@
 //! The recorder of one stream: ring, encoder, and what it must remember between events.
 
-use clew_recording::channel::{Channel, Finished, Producer};
+use clew_recording::channel::{Channel, Finished, OnFull, Producer, Status};
 use clew_recording::codec::Encoder;
+use clew_recording::maps::Change;
 use clew_recording::event::{
     Call, Effect, Event, LONGEST_PIECE, Origin, REGISTERS, Start, StreamId, ThreadId,
 };
@@ -10,6 +11,7 @@ use super::output::Standard;
 use crate::context::{GsBlock, Regs};
 use crate::guest::access;
 use crate::host::time::HALF;
+use crate::kernel::stop;
 use crate::layout;
 
 /// Cycles between two time stamps in the log: about a millisecond.
@@ -39,6 +41,9 @@ pub struct Recorder {
     pub(super) new_threads: Vec<usize>,
     last_stamp: u64,
     room: Vec<u8>,
+    told_lost: bool,
+    /// The stream of the program that an exec under way would start.
+    pub(super) after_exec: Option<StreamId>,
 }
 
 /// How a thread came to an event: its registers there.
@@ -50,9 +55,14 @@ pub struct Arrival {
 
 impl Recorder {
     /// A recorder for a program that was just started, in the recording behind `fd`.
-    pub fn open(fd: i32, standard: Standard) -> std::io::Result<Recorder> {
+    /// `stream` was reserved for it by the process that it comes from, if not 0.
+    pub fn open(fd: i32, stream: StreamId, standard: Standard) -> std::io::Result<Recorder> {
         let channel = Channel::open(fd)?;
-        let producer = channel.new_stream()?;
+        let producer = if stream == 0 {
+            channel.new_stream()?
+        } else {
+            channel.producer_of(stream)?
+        };
         Ok(Recorder {
             channel,
             producer,
@@ -69,6 +79,8 @@ impl Recorder {
             new_threads: Vec::new(),
             last_stamp: 0,
             room: Vec::new(),
+            told_lost: false,
+            after_exec: None,
         })
     }
 
@@ -89,16 +101,20 @@ impl Recorder {
         self.next_thread - 1
     }
 
-    /// The stream of a child that is about to be forked.
-    pub fn prepare_child(&mut self) -> std::io::Result<Producer> {
-        self.channel.new_stream()
+    /// The stream of a process that is about to be made.
+    pub fn reserve(&mut self) -> std::io::Result<StreamId> {
+        self.channel.reserve_stream()
+    }
+
+    /// Has the executor moved to another kernel thread? The kernel tells the writer of its death.
+    pub fn on_this_thread(&mut self) {
+        self.producer.move_to_this_thread();
     }
 
     /// In the forked child: goes on in its own stream.
-    pub fn become_child(&mut self, producer: Producer, mut start: Start) {
+    pub fn become_child(&mut self, stream: StreamId, mut start: Start) -> std::io::Result<()> {
         let parent = self.producer.stream();
-        // The parent's ring is the parent's.
-        std::mem::forget(std::mem::replace(&mut self.producer, producer));
+        self.producer = self.channel.producer_of(stream)?;
         self.encoder = Encoder::default();
         self.events = 0;
         self.arrived = 0;
@@ -107,6 +123,7 @@ impl Recorder {
         start.origin = Origin::Fork { parent };
         start.time = self.channel.elapsed();
         self.event(&Event::Started(start));
+        Ok(())
     }
 
     /// Writes an event, and now and then the time before it.
@@ -121,6 +138,9 @@ impl Recorder {
         }
         self.put(event);
         self.events += 1;
+        if self.producer.status() != Status::Recording {
+            self.lost();
+        }
     }
 
     /// Writes down the answers that translated code took by itself since the last event.
@@ -153,6 +173,27 @@ impl Recorder {
         self.producer.commit(len);
     }
 
+    /// Nothing is written any more: the guest ends or runs on, as was asked for.
+    #[cold]
+    fn lost(&mut self) {
+        if std::mem::replace(&mut self.told_lost, true) {
+            return;
+        }
+        let why = match self.producer.status() {
+            Status::Full => "no space is left for the recording",
+            _ => "the recording's writer is gone",
+        };
+        match self.channel.on_full() {
+            OnFull::Stop => {
+                stop::warn(&format!("{why}: stopping the program (--on-full=stop)"));
+                stop::exit(stop::STATUS);
+            }
+            OnFull::Continue => stop::warn(&format!(
+                "{why}: the program goes on, what it does from here on isn't recorded"
+            )),
+        }
+    }
+
     /// Writes an effect of the last event.
     pub fn effect(&mut self, effect: &Effect) {
         let room = self.producer.reserve();
@@ -162,9 +203,11 @@ impl Recorder {
 
     /// A change of mappings, as an effect.
     pub fn change(&mut self, change: &Change) {
-        let room = self.producer.reserve();
-        let len = self.encoder.change(change, room);
-        self.producer.commit(len);
+        let mut room = std::mem::take(&mut self.room);
+        room.clear();
+        change.encode(&mut room);
+        self.effect(&Effect::Map(&room));
+        self.room = room;
     }
 
     /// What is in guest memory now, as an effect. Pages that can't be read have no contents.
@@ -213,9 +256,14 @@ impl Recorder {
         self.effect(&Effect::Registers { mask, values });
     }
 
+    /// The stream of this process before its exec is over.
+    pub fn end_other(&mut self, stream: StreamId) {
+        Producer::end_other(&self.channel, stream);
+    }
+
     /// The stream ends here: everything must be out before the process is gone.
     pub fn finish(&mut self, how: Finished) {
-        self.producer.finish(how);
         self.producer.drain();
+        self.producer.finish(how);
     }
 }

@@ -531,7 +531,10 @@ impl Machine {
         if access::write_bytes(addr, bytes).is_ok() {
             return Ok(());
         }
-        self.memory.open_for_effects(addr, bytes)
+        if self.memory.unprotect_for_kernel(addr, bytes.len() as u64) {
+            return access::write_bytes(addr, bytes);
+        }
+        Err(access::Fault)
     }
 
     /// What the call that the current thread stands at, or has just made, sent to a descriptor.
@@ -578,6 +581,12 @@ impl Machine {
         let current = self.current;
         self.threads.retain(|&number, _| number == current);
         self.standing = None;
+    }
+
+    /// Ticks of all threads there are.
+    pub fn total_ticks(&mut self) -> u64 {
+        self.set_budget(0);
+        self.threads.values().map(|thread| thread.ticks).sum()
     }
 
     pub fn stack_pointer(&self) -> u64 {

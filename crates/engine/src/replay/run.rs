@@ -57,8 +57,8 @@ impl<'a> Replay<'a> {
         let memory = Memory::new(Box::new(atlas.clone()));
         let gs = start::new_gs_block();
         let code = CodeCache::new(options, store, atlas).map_err(|e| e.to_string())?;
-        let files = recording.files();
-        let open = Box::new(move |name: &str| files.open(name));
+        let files = wanted.files.clone();
+        let open = Box::new(move |name: &str| files.get(name));
         let mut machine = Machine::new(gs, memory, code, open);
         start::install_handlers(machine.gs);
         let reader = recording.stream(stream).map_err(|e| e.to_string())?;

@@ -11,6 +11,7 @@ use clew_recording::bytes::{LONGEST, Malformed, Reader, Writer};
 use clew_recording::event::{Origin, StreamId};
 use clew_recording::reader::Recording;
 
+use super::files::Files;
 use super::jail;
 use super::run::Replay;
 use crate::kernel::stop;
@@ -66,6 +67,7 @@ pub struct Wanted {
     follow: BTreeSet<StreamId>,
     quiet: bool,
     stop: Option<(StreamId, u64)>,
+    pub files: Files,
 }
 
 impl Wanted {
@@ -224,7 +226,7 @@ fn plan(recording: &Recording, request: &Request) -> Result<(Vec<StreamId>, Want
     let all: BTreeMap<StreamId, &clew_recording::event::Start> = recording
         .streams()
         .iter()
-        .filter_map(|info| Some((info.id, info.start.as_ref()?)))
+        .map(|info| (info.id, &info.start))
         .collect();
     let streams: BTreeSet<StreamId> = match request.pid {
         None => all.keys().copied().collect(),
@@ -263,6 +265,7 @@ fn plan(recording: &Recording, request: &Request) -> Result<(Vec<StreamId>, Want
         follow,
         quiet: request.quiet,
         stop,
+        files: Files::open(recording).map_err(|e| format!("the recording's files: {e}"))?,
     };
     Ok((roots.into_iter().collect(), wanted))
 }

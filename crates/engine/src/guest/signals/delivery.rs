@@ -161,14 +161,14 @@ impl Executor {
         let Some(place) = written else {
             return self.no_room_for_frame(sig, cause, at);
         };
-        let regs = &mut self.gs.regs;
-        regs.gpr[RDI] = sig as u64;
-        regs.gpr[RSI] = place.frame + 8 + frame::UCONTEXT as u64;
-        regs.gpr[RDX] = place.frame + 8;
-        regs.gpr[RAX] = 0;
-        regs.gpr[RSP] = place.frame;
-        regs.rip = action.handler;
-        regs.rflags &= !CLEARED_FLAGS;
+        let entered = &mut self.gs.regs;
+        entered.gpr[RDI] = sig as u64;
+        entered.gpr[RSI] = place.frame + 8 + frame::UCONTEXT as u64;
+        entered.gpr[RDX] = place.frame + 8;
+        entered.gpr[RAX] = 0;
+        entered.gpr[RSP] = place.frame;
+        entered.rip = action.handler;
+        entered.rflags &= !CLEARED_FLAGS;
         switch::load_extended(self.gs, &Xsave::default());
         let signals = &mut self.current().signals;
         signals.saved_mask = None;

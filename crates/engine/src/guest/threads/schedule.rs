@@ -59,6 +59,7 @@ impl Executor {
             let shared = !self.threads.queue.is_empty() || !self.threads.timers.is_empty();
             self.refill(if shared { BUDGET_SHARED } else { BUDGET_ALONE });
             self.gs.hub.entering_guest();
+            self.record_loose_effects();
             if !self.gs.hub.any() && !self.attention() {
                 return;
             }

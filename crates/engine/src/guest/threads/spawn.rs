@@ -110,6 +110,9 @@ impl Executor {
             .executor_tid
             .store(tid as i32, Ordering::Relaxed);
         set_kernel_mask(SigSet::ASYNCHRONOUS);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.on_this_thread();
+        }
         let main = self.current();
         main.proxy = Some(proxy);
         main.signals.kernel_mask = mask;
