@@ -53,6 +53,7 @@ impl Handover {
         number("fd", open(self.exe_fd));
         number("self", open(self.own.hidden.itself));
         number("err", open(self.own.hidden.stats));
+        number("files", open(self.own.hidden.files));
         number("nocache", flag(self.options.no_cache));
         number("trace", flag(self.options.trace));
         number("calls", flag(self.options.warn_calls));
@@ -109,6 +110,7 @@ impl Handover {
                 "fd" => handover.exe_fd = number()? as i32,
                 "self" => hidden.itself = number()? as i32,
                 "err" => hidden.stats = number()? as i32,
+                "files" => hidden.files = number()? as i32,
                 "nocache" => options.no_cache = true,
                 "trace" => options.trace = true,
                 "calls" => options.warn_calls = true,
@@ -197,6 +199,7 @@ mod tests {
         sent.own.hidden = Hidden {
             itself: 1000,
             stats: 1001,
+            files: 1002,
         };
         sent.own.address_space = Some([1 << 30, u64::MAX]);
         sent.stats.ticks = 77;

@@ -16,6 +16,7 @@ pub mod loader;
 pub mod lockstep;
 pub mod memory;
 pub mod program;
+pub mod record;
 pub mod start;
 pub mod stats;
 pub mod sys;

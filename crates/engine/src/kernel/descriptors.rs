@@ -26,6 +26,8 @@ pub struct Hidden {
     pub itself: i32,
     /// Where `--stats` goes.
     pub stats: i32,
+    /// The folder of copies of mapped files, while recording.
+    pub files: i32,
 }
 
 impl Default for Hidden {
@@ -33,17 +35,22 @@ impl Default for Hidden {
         Hidden {
             itself: -1,
             stats: -1,
+            files: -1,
         }
     }
 }
 
 impl Hidden {
     pub fn is_empty(&self) -> bool {
-        self.itself < 0 && self.stats < 0
+        self.all().iter().all(|&fd| fd < 0)
     }
 
     pub fn contains(&self, fd: i32) -> bool {
-        fd >= 0 && (fd == self.itself || fd == self.stats)
+        fd >= 0 && self.all().contains(&fd)
+    }
+
+    fn all(&self) -> [i32; 3] {
+        [self.itself, self.stats, self.files]
     }
 
     /// Whether the guest names one of them in this call.
@@ -88,9 +95,14 @@ impl Hidden {
         }
     }
 
+    /// Keeps the folder of copies, which is open at `fd`, from now on.
+    pub fn keep_files(&mut self, fd: i32) {
+        self.files = raise(fd);
+    }
+
     /// Moves away what stands at `fd`, so that the guest can use the number.
     fn make_room(&mut self, fd: i32) {
-        for mine in [&mut self.itself, &mut self.stats] {
+        for mine in [&mut self.itself, &mut self.stats, &mut self.files] {
             if *mine == fd {
                 *mine = raise(fd);
             }
@@ -154,7 +166,7 @@ pub fn close_range(ex: &mut Executor, a: Args) -> Outcome {
 
 /// The parts of `first..=last` that are left without the hidden ones.
 fn around(first: u32, last: u32, hidden: &Hidden) -> Vec<(u32, u32)> {
-    let mut holes = [hidden.itself, hidden.stats];
+    let mut holes = hidden.all();
     holes.sort_unstable();
     let mut parts = Vec::new();
     let mut from = Some(first);
@@ -238,6 +250,7 @@ mod tests {
     const HIDDEN: Hidden = Hidden {
         itself: 1000,
         stats: 1002,
+        files: -1,
     };
 
     #[test]
