@@ -54,6 +54,7 @@ impl Handover {
         number("self", open(self.own.hidden.itself));
         number("err", open(self.own.hidden.stats));
         number("ring", open(self.own.hidden.recording));
+        number("files", open(self.own.hidden.files));
         number("nocache", flag(self.options.no_cache));
         number("trace", flag(self.options.trace));
         number("calls", flag(self.options.warn_calls));
@@ -114,6 +115,7 @@ impl Handover {
                 "fd" => handover.exe_fd = number()? as i32,
                 "self" => hidden.itself = number()? as i32,
                 "err" => hidden.stats = number()? as i32,
+                "files" => hidden.files = number()? as i32,
                 "nocache" => options.no_cache = true,
                 "trace" => options.trace = true,
                 "calls" => options.warn_calls = true,
@@ -219,6 +221,7 @@ mod tests {
             itself: 1000,
             stats: 1001,
             recording: 1002,
+            files: 1003,
         };
         sent.own.address_space = Some([1 << 30, u64::MAX]);
         sent.stats.ticks = 77;

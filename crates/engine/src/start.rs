@@ -22,6 +22,7 @@ use crate::loader::{self, LoadError, Resolved};
 use crate::lockstep::Lockstep;
 use crate::memory::Memory;
 use crate::program::{Options, Program, StatsFor};
+use crate::record::files::Files;
 use crate::record::{Recorder, Standard};
 use crate::syscall;
 
@@ -112,7 +113,7 @@ fn executor(request: Request) -> Result<Executor, LoadError> {
     let gs = new_gs_block();
     let recorder = open_recorder(&options, &handover.own.hidden);
     if recorder.is_some() {
-        memory.record_changes(true);
+        memory.record_changes(Files::new(handover.own.hidden.files));
         access::keep_notes();
         time::record(gs);
     }

@@ -28,6 +28,8 @@ pub struct Hidden {
     pub stats: i32,
     /// The memory shared with the recording's writer.
     pub recording: i32,
+    /// The folder of copies of mapped files, while recording.
+    pub files: i32,
 }
 
 impl Default for Hidden {
@@ -36,6 +38,7 @@ impl Default for Hidden {
             itself: -1,
             stats: -1,
             recording: -1,
+            files: -1,
         }
     }
 }
@@ -49,8 +52,8 @@ impl Hidden {
         fd >= 0 && self.all().contains(&fd)
     }
 
-    fn all(&self) -> [i32; 3] {
-        [self.itself, self.stats, self.recording]
+    fn all(&self) -> [i32; 4] {
+        [self.itself, self.stats, self.recording, self.files]
     }
 
     /// Whether the guest names one of them in this call.
@@ -100,9 +103,20 @@ impl Hidden {
         self.recording = raise(fd);
     }
 
+    /// Keeps the folder of copies, which is open at `fd`, from now on.
+    pub fn keep_files(&mut self, fd: i32) {
+        self.files = raise(fd);
+    }
+
     /// Moves away what stands at `fd`, so that the guest can use the number.
     fn make_room(&mut self, fd: i32) {
-        for mine in [&mut self.itself, &mut self.stats, &mut self.recording] {
+        let all = [
+            &mut self.itself,
+            &mut self.stats,
+            &mut self.recording,
+            &mut self.files,
+        ];
+        for mine in all {
             if *mine == fd {
                 *mine = raise(fd);
             }
@@ -251,6 +265,7 @@ mod tests {
         itself: 1000,
         stats: 1002,
         recording: -1,
+        files: -1,
     };
 
     #[test]

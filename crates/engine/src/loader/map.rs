@@ -82,6 +82,7 @@ fn map_segment(
                 (clear.end - clear.start) as usize,
             );
         }
+        memory.log_contents(clear);
     }
     if !segment.zero.is_empty() {
         let exec = segment.prot & libc::PROT_EXEC;

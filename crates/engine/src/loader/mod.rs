@@ -110,6 +110,7 @@ pub fn load(
         let to = stack.sp as *mut u8;
         std::ptr::copy_nonoverlapping(stack.bytes.as_ptr(), to, stack.bytes.len());
     }
+    memory.log_contents(stack.sp..stack.sp + stack.bytes.len() as u64);
     Ok(Entry {
         pc,
         sp: stack.sp,

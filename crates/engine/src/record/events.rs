@@ -14,7 +14,7 @@ use crate::guest::access;
 use crate::host::siginfo::Siginfo;
 use crate::host::switch;
 use crate::kernel::table::{self, Args};
-use crate::kernel::{self, Outcome, outputs};
+use crate::kernel::{self, Outcome, outputs, stop};
 use crate::{sys, syscall};
 
 impl Executor {
@@ -77,14 +77,23 @@ impl Executor {
         let touched = access::take_notes();
         let regs = self.gs.regs;
         let recorder = self.recorder.as_mut().expect("only while recording");
-        for change in changes {
-            recorder.change(&change);
+        for change in &changes.changes {
+            recorder.change(change);
+        }
+        for range in &changes.contents {
+            recorder.memory(range.start, range.end - range.start);
         }
         for (addr, len) in touched {
             recorder.memory(addr, len);
         }
         if let Some(before) = before {
             recorder.registers(before, &regs);
+        }
+        for note in changes.notes {
+            if note.warn {
+                stop::warn(&note.text);
+            }
+            recorder.event(&Event::Note(&note.text));
         }
     }
 

@@ -7,6 +7,7 @@
 //! emulated instruction, a fault, or the end of a budget and some single steps.
 
 pub mod events;
+pub mod files;
 pub mod output;
 pub mod recorder;
 pub mod values;
