@@ -14,3 +14,20 @@ pub mod values;
 
 pub use output::Standard;
 pub use recorder::{Arrival, Recorder};
+
+use std::os::fd::{IntoRawFd, OwnedFd};
+
+use crate::program::RecordOptions;
+use crate::start::Request;
+
+/// Has the program of `request` recorded: through the shared memory behind `channel`, with copies of
+/// mapped files in the folder behind `files`.
+pub fn begin(request: &mut Request, channel: OwnedFd, files: OwnedFd) {
+    let hidden = &mut request.handover.own.hidden;
+    hidden.keep_recording(channel.into_raw_fd());
+    hidden.keep_files(files.into_raw_fd());
+    request.handover.options.record = Some(RecordOptions {
+        standard: Standard::own().to_words(),
+        ..RecordOptions::default()
+    });
+}

@@ -59,7 +59,7 @@ impl<'a> Replay<'a> {
         let code = CodeCache::new(options, store, atlas).map_err(|e| e.to_string())?;
         let files = wanted.files.clone();
         let open = Box::new(move |name: &str| files.get(name));
-        let mut machine = Machine::new(gs, memory, code, open);
+        let machine = Machine::new(gs, memory, code, open);
         start::install_handlers(machine.gs);
         let reader = recording.stream(stream).map_err(|e| e.to_string())?;
         Ok(Replay {
