@@ -10,15 +10,14 @@ use clew_recording::event::{
 use clew_recording::maps::Change;
 
 use crate::cache::CodeCache;
-use crate::context::{
-    Exit, GsBlock, R8, R9, R10, RAX, RDI, RDX, RSI, RSP, Regs, Xsave,
-};
+use crate::context::{Exit, GsBlock, R8, R9, R10, RAX, RDI, RDX, RSI, RSP, Regs, Xsave};
 use crate::guest::access;
 use crate::guest::trap_flag::{self, TRAP_FLAG};
 use crate::host::{switch, time};
 use crate::kernel::table;
 use crate::memory::Memory;
-use crate::record::{events::checksum, values};
+use crate::record::events::{checksum, show_pages};
+use crate::record::values;
 use crate::stats::Stats;
 
 /// More ticks than any stretch between two events.
@@ -74,6 +73,8 @@ pub struct Machine {
     /// The event whose effects are being applied made a thread: they are for its registers.
     new_thread: Option<ThreadId>,
     pub start: Option<Start>,
+    /// Show the checksum of every page where all memory is compared.
+    pub show_pages: bool,
 }
 
 type Checked = Result<(), Divergence>;
@@ -98,6 +99,7 @@ impl Machine {
             open_file,
             new_thread: None,
             start: None,
+            show_pages: false,
         }
     }
 
@@ -177,9 +179,8 @@ impl Machine {
         const PAGE_FAULT: u64 = 14;
         const WRITE: u64 = 2;
         let fault = self.gs.fault;
-        let write = fault.signo == libc::SIGSEGV
-            && fault.trapno == PAGE_FAULT
-            && fault.err & WRITE != 0;
+        let write =
+            fault.signo == libc::SIGSEGV && fault.trapno == PAGE_FAULT && fault.err & WRITE != 0;
         if !write || !self.memory.code_write_fault(fault.addr) {
             return false;
         }
@@ -394,6 +395,9 @@ impl Machine {
                     );
                 }
                 if let Some(memory) = memory {
+                    if self.show_pages {
+                        show_pages(&self.memory);
+                    }
                     let found = self.memory.checksum();
                     if found != *memory {
                         return self.diverged(
@@ -406,9 +410,8 @@ impl Machine {
             Event::Values(bytes) => {
                 self.values_used_up()?;
                 // SAFETY: the buffer has that many entries, and only translated code uses it.
-                let buffer = unsafe {
-                    std::slice::from_raw_parts_mut(self.gs.values.buffer, time::BUFFER)
-                };
+                let buffer =
+                    unsafe { std::slice::from_raw_parts_mut(self.gs.values.buffer, time::BUFFER) };
                 let Ok(there) = values::decode(bytes, buffer) else {
                     return self.diverged("answers of time calls", "malformed data");
                 };
@@ -531,10 +534,12 @@ impl Machine {
         if access::write_bytes(addr, bytes).is_ok() {
             return Ok(());
         }
-        if self.memory.unprotect_for_kernel(addr, bytes.len() as u64) {
-            return access::write_bytes(addr, bytes);
+        if self.memory.unprotect_for_kernel(addr, bytes.len() as u64)
+            && access::write_bytes(addr, bytes).is_ok()
+        {
+            return Ok(());
         }
-        Err(access::Fault)
+        self.memory.fill(addr, bytes).map_err(|_| access::Fault)
     }
 
     /// What the call that the current thread stands at, or has just made, sent to a descriptor.
