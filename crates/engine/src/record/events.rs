@@ -33,7 +33,7 @@ impl Executor {
         recorder.base = now;
         Arrival {
             regs,
-            events: recorder.events,
+            signals: recorder.signals,
         }
     }
 
@@ -147,7 +147,7 @@ impl Executor {
             }
             return;
         }
-        if self.recorder().events != arrival.events {
+        if self.recorder().signals != arrival.signals {
             // A signal took its place (a bad frame at sigreturn).
             return;
         }
@@ -233,7 +233,7 @@ impl Executor {
     pub(crate) fn recorded_instruction(&mut self) {
         let arrival = self.arrive();
         let what = kernel::emulate::instruction(self);
-        if self.recorder().events != arrival.events {
+        if self.recorder().signals != arrival.signals {
             // It faulted instead.
             return;
         }
@@ -251,6 +251,7 @@ impl Executor {
         before: &Regs,
     ) {
         let signo = info.signo();
+        self.recorder().signals += 1;
         self.recorder().event(&Event::Signal {
             place,
             cause,
@@ -480,6 +481,8 @@ impl Executor {
         let parent = self.current().number;
         let recorder = self.recorder();
         recorder.arrived = 0;
+        // What the child did last is told, or died with it.
+        recorder.call = None;
         if !sys::is_err(result) {
             if let Some(thread) = recorder.vforks.pop() {
                 recorder.event(&Event::EndedThread { thread });
