@@ -368,7 +368,8 @@ fn memory_stays_bounded() {
 #[test]
 fn more_processes_than_slots_wait() {
     let session = Session::with_slots_for_few();
-    let first: Vec<_> = (0..16)
+    let mut mine = session.channel.new_stream().unwrap();
+    let reserved: Vec<_> = (1..16)
         .map(|_| session.channel.reserve_stream().unwrap())
         .collect();
     let (told, tell) = pipe();
@@ -379,10 +380,11 @@ fn more_processes_than_slots_wait() {
     });
     told.hear();
     assert!(!has_ended_after(child, Duration::from_millis(100)));
-    for stream in first {
+    for stream in reserved {
         session.channel.give_back(stream);
     }
     assert_eq!(wait(child), 0);
+    mine.finish(Finished::Ended);
     assert_eq!(session.channel.wait_for_end(), Status::Recording);
     assert_eq!(session.open().streams()[0].id, 17);
 }
