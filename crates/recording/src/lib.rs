@@ -4,7 +4,17 @@
 //! - [`codec`]: events to bytes and back
 //! - [`bytes`]: numbers to bytes and back
 //! - [`maps`]: changes of mappings
+//! - [`folder`]: where recordings live
+//! - [`meta`]: what is known of one before its first event
+//! - [`summary`]: what one is about, in short
+//! - [`pack`]: one portable file for all of one
 pub mod bytes;
 pub mod codec;
 pub mod event;
+pub mod folder;
 pub mod maps;
+pub mod meta;
+pub mod pack;
+pub mod summary;
+#[cfg(test)]
+mod testing;
