@@ -4,17 +4,26 @@
 //! - [`codec`]: events to bytes and back
 //! - [`bytes`]: numbers to bytes and back
 //! - [`maps`]: changes of mappings
+//! - [`channel`]: from recorded processes to the writer, through shared memory
+//! - [`writer`]: the process that writes the log
+//! - [`log`]: the log's format
+//! - [`reader`]: from the log back to events
 //! - [`folder`]: where recordings live
 //! - [`meta`]: what is known of one before its first event
 //! - [`summary`]: what one is about, in short
 //! - [`pack`]: one portable file for all of one
 pub mod bytes;
+pub mod channel;
 pub mod codec;
 pub mod event;
 pub mod folder;
+mod futex;
+pub mod log;
 pub mod maps;
 pub mod meta;
 pub mod pack;
+pub mod reader;
 pub mod summary;
 #[cfg(test)]
 mod testing;
+pub mod writer;

@@ -1,0 +1,525 @@
+//! From a recording's folder back to its events.
+//!
+//! In: `log`, possibly cut short, damaged or made by a stranger. Out: the records of each stream up to
+//! the first bad chunk.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::bytes::Malformed;
+use crate::codec::Decoder;
+use crate::event::{Event, Record, Start, StreamId};
+use crate::log::{self, CHUNK_HEADER, Chunk, FILE_HEADER, Kind, StreamEnd, Unpacker};
+
+/// The folder with copies of files, in a recording's folder.
+pub const FILES: &str = "files";
+
+/// Why a recording can't be opened, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("{0}: no such recording; `clew ls` lists what there is")]
+    Missing(PathBuf),
+    #[error("{0}: not a recording (no log in it); `clew ls` lists what there is")]
+    NoLog(PathBuf),
+    #[error(
+        "{0}: not a log of clew's; the recording is damaged from its first byte on, record again"
+    )]
+    NotALog(PathBuf),
+    #[error(
+        "{path}: made by a newer clew (format {found}, this one reads up to {}); replay it with that one",
+        log::VERSION
+    )]
+    Newer { path: PathBuf, found: u32 },
+    #[error("{0}: nothing was recorded: the log ends before the first event; record again")]
+    Empty(PathBuf),
+    #[error("{path}: {error}")]
+    Io { path: PathBuf, error: io::Error },
+}
+
+/// Why a stream can't be read on. What was read before is good.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error("the recording has no stream {0}; `clew info` lists its processes")]
+    NoStream(StreamId),
+    #[error("the log is damaged at byte {at} (stream {stream}); it is good up to event {event}")]
+    Damaged {
+        stream: StreamId,
+        at: u64,
+        event: u64,
+    },
+    #[error("reading the log: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// What is known of a stream without reading it.
+#[derive(Clone, Debug)]
+pub struct StreamInfo {
+    pub id: StreamId,
+    /// Bytes of records.
+    pub raw: u64,
+    /// How it ended; `None` if the log ends first: what comes last may be missing.
+    pub end: Option<StreamEnd>,
+    pub start: Start,
+}
+
+impl StreamInfo {
+    /// Nothing is missing at its end.
+    pub fn is_complete(&self) -> bool {
+        self.end.is_some()
+    }
+}
+
+/// A chunk and where its bytes begin in the log.
+type Placed = (u64, Chunk);
+
+/// An open recording.
+pub struct Recording {
+    folder: PathBuf,
+    file: Arc<File>,
+    streams: Vec<StreamInfo>,
+    /// For each of `streams`.
+    chunks: Vec<Arc<[Placed]>>,
+    complete: bool,
+    good: u64,
+}
+
+impl Recording {
+    pub fn open(folder: &Path) -> Result<Recording, OpenError> {
+        let path = folder.join(log::NAME);
+        let wrap = |error: io::Error| OpenError::Io {
+            path: path.clone(),
+            error,
+        };
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(if folder.exists() {
+                    OpenError::NoLog(folder.into())
+                } else {
+                    OpenError::Missing(folder.into())
+                });
+            }
+            Err(error) => return Err(wrap(error)),
+        };
+        check_header(&file, &path)?;
+        let scan = Scan::of(&file).map_err(wrap)?;
+        let mut recording = Recording {
+            folder: folder.into(),
+            file: Arc::new(file),
+            streams: Vec::new(),
+            chunks: Vec::new(),
+            complete: scan.complete,
+            good: scan.good,
+        };
+        for stream in scan.streams {
+            recording.add(stream).map_err(wrap)?;
+        }
+        if recording.streams.is_empty() {
+            return Err(OpenError::Empty(folder.into()));
+        }
+        Ok(recording)
+    }
+
+    fn add(&mut self, stream: Scanned) -> io::Result<()> {
+        let chunks: Arc<[Placed]> = stream.chunks.into();
+        let mut reader = StreamReader::new(self.file.clone(), stream.id, chunks.clone());
+        let start = match reader.next() {
+            Ok(Some(Record::Event(Event::Started(start)))) => start,
+            Err(ReadError::Io(error)) => return Err(error),
+            // It was cut off before it began to mean something, or never did.
+            _ => return Ok(()),
+        };
+        self.streams.push(StreamInfo {
+            id: stream.id,
+            raw: chunks.iter().map(|(_, chunk)| chunk.raw as u64).sum(),
+            end: stream.end,
+            start,
+        });
+        self.chunks.push(chunks);
+        Ok(())
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// In order of their numbers. A number may be missing: of a process that died before its first event
+    /// was written.
+    pub fn streams(&self) -> &[StreamInfo] {
+        &self.streams
+    }
+
+    pub fn stream(&self, id: StreamId) -> Result<StreamReader, ReadError> {
+        let found = self.streams.binary_search_by_key(&id, |info| info.id);
+        let index = found.map_err(|_| ReadError::NoStream(id))?;
+        Ok(StreamReader::new(
+            self.file.clone(),
+            id,
+            self.chunks[index].clone(),
+        ))
+    }
+
+    /// The writer saw the end of all processes, and nothing was lost since.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Bytes of the log that are good.
+    pub fn size(&self) -> u64 {
+        self.good
+    }
+
+    /// The writer is still at work (as far as locks tell, which network file systems may not).
+    pub fn is_being_written(&self) -> bool {
+        // A lock belongs to an open file: this one is the caller's alone only if opened anew.
+        let Ok(file) = File::open(self.folder.join(log::NAME)) else {
+            return false;
+        };
+        matches!(
+            file.try_lock_shared(),
+            Err(std::fs::TryLockError::WouldBlock)
+        )
+    }
+
+    /// A file of the recording: `files/<name>`.
+    pub fn file(&self, name: &str) -> io::Result<File> {
+        let plain = !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0']);
+        if !plain {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{name:?} is no name of a file in a recording"),
+            ));
+        }
+        use std::os::unix::fs::OpenOptionsExt;
+        // A recording from elsewhere must not lead out of its folder.
+        File::options()
+            .read(true)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(self.folder.join(FILES).join(name))
+    }
+}
+
+fn check_header(file: &File, path: &Path) -> Result<(), OpenError> {
+    let mut header = [0; FILE_HEADER];
+    if let Err(error) = file.read_exact_at(&mut header, 0) {
+        return Err(match error.kind() {
+            io::ErrorKind::UnexpectedEof => OpenError::Empty(path.into()),
+            _ => OpenError::Io {
+                path: path.into(),
+                error,
+            },
+        });
+    }
+    if header[..8] != log::MAGIC || header[12..] != [0; 4] {
+        return Err(OpenError::NotALog(path.into()));
+    }
+    let found = u32::from_le_bytes([8, 9, 10, 11].map(|n| header[n]));
+    match found {
+        log::VERSION => Ok(()),
+        0 => Err(OpenError::NotALog(path.into())),
+        _ => Err(OpenError::Newer {
+            path: path.into(),
+            found,
+        }),
+    }
+}
+
+struct Scanned {
+    id: StreamId,
+    chunks: Vec<Placed>,
+    end: Option<StreamEnd>,
+}
+
+/// What the headers of a log say, up to the first bad one.
+struct Scan {
+    /// In order of their numbers.
+    streams: Vec<Scanned>,
+    complete: bool,
+    good: u64,
+}
+
+impl Scan {
+    /// A log that wasn't finished may have lost what was written last: so much is checked at once.
+    const CHECKED: u64 = 64 << 20;
+
+    fn of(file: &File) -> io::Result<Scan> {
+        let size = file.metadata()?.len();
+        let mut headers = Headers::new(file, size);
+        let mut all = Vec::new();
+        let mut complete = false;
+        while let Some(placed) = headers.next()? {
+            complete = placed.1.kind == Kind::End;
+            all.push(placed);
+            if complete {
+                break;
+            }
+        }
+        if !complete {
+            cut_damaged(file, &mut all, size.saturating_sub(Self::CHECKED))?;
+        }
+        let good = all
+            .last()
+            .map_or(FILE_HEADER as u64, |(at, chunk)| at + chunk.stored as u64);
+        let mut streams = std::collections::BTreeMap::new();
+        for (at, chunk) in all {
+            if chunk.kind == Kind::End {
+                continue;
+            }
+            let scanned = streams.entry(chunk.stream).or_insert_with(|| Scanned {
+                id: chunk.stream,
+                chunks: Vec::new(),
+                end: None,
+            });
+            if chunk.kind == Kind::StreamEnd {
+                let mut how = [0];
+                file.read_exact_at(&mut how, at)?;
+                scanned.end = Some(match how[0] {
+                    0 => StreamEnd::Ended,
+                    1 => StreamEnd::Exec,
+                    _ => StreamEnd::Gone,
+                });
+            } else {
+                scanned.chunks.push((at, chunk));
+            }
+        }
+        Ok(Scan {
+            streams: streams.into_values().collect(),
+            complete,
+            good,
+        })
+    }
+}
+
+/// Drops the first chunk whose bytes aren't what they were, and all after it; looks from `from` on.
+fn cut_damaged(file: &File, all: &mut Vec<Placed>, from: u64) -> io::Result<()> {
+    let first = all.partition_point(|(at, _)| *at < from);
+    let mut stored = Vec::new();
+    for n in first..all.len() {
+        let (at, chunk) = all[n];
+        stored.resize(chunk.stored as usize, 0);
+        file.read_exact_at(&mut stored, at)?;
+        if crc32fast::hash(&stored) != chunk.sum {
+            all.truncate(n);
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Goes from header to header.
+struct Headers<'a> {
+    file: &'a File,
+    size: u64,
+    at: u64,
+    number: u32,
+    /// Small chunks lie close together: one read gets many.
+    window: Vec<u8>,
+    window_at: u64,
+}
+
+impl<'a> Headers<'a> {
+    const WINDOW: usize = 16 << 10;
+
+    fn new(file: &'a File, size: u64) -> Headers<'a> {
+        Headers {
+            file,
+            size,
+            at: FILE_HEADER as u64,
+            number: 0,
+            window: Vec::new(),
+            window_at: 0,
+        }
+    }
+
+    /// The next header and where its bytes begin; `None` at the end and at anything bad.
+    fn next(&mut self) -> io::Result<Option<Placed>> {
+        let Some(bytes) = self.header()? else {
+            return Ok(None);
+        };
+        let Some(chunk) = Chunk::decode(&bytes, self.number) else {
+            return Ok(None);
+        };
+        let data = self.at + CHUNK_HEADER as u64;
+        if chunk.stored as u64 > self.size - data {
+            return Ok(None);
+        }
+        self.number = self.number.wrapping_add(1);
+        self.at = data + chunk.stored as u64;
+        Ok(Some((data, chunk)))
+    }
+
+    fn header(&mut self) -> io::Result<Option<[u8; CHUNK_HEADER]>> {
+        if self.size < self.at + CHUNK_HEADER as u64 {
+            return Ok(None);
+        }
+        let end = self.window_at + self.window.len() as u64;
+        if self.at < self.window_at || self.at + CHUNK_HEADER as u64 > end {
+            // After a large chunk the next will be large too.
+            let close = self.at < end + Self::WINDOW as u64;
+            let len = if close { Self::WINDOW } else { CHUNK_HEADER };
+            let len = len.min((self.size - self.at) as usize);
+            self.window.resize(len, 0);
+            self.window_at = self.at;
+            self.file.read_exact_at(&mut self.window, self.at)?;
+        }
+        let from = (self.at - self.window_at) as usize;
+        Ok(self.window[from..from + CHUNK_HEADER].try_into().ok())
+    }
+}
+
+/// Reads the records of one stream, from its start. Copies go their own ways, also in forked processes:
+/// there is no shared file offset, and after opening nothing but pread and memory is used.
+pub struct StreamReader {
+    file: Arc<File>,
+    stream: StreamId,
+    chunks: Arc<[Placed]>,
+    /// The next of `chunks`.
+    next_chunk: usize,
+    /// Records of the chunk before that.
+    data: Arc<Vec<u8>>,
+    /// Where the next record begins in `data`.
+    at: usize,
+    history: Vec<u8>,
+    /// The record before `at`, if it was only looked at. Its lifetime is a lie: it borrows from
+    /// `data`, which isn't changed before this is gone.
+    ahead: Option<Record<'static>>,
+    decoder: Decoder,
+    unpacker: Option<Box<Unpacker>>,
+    events: u64,
+}
+
+impl Clone for StreamReader {
+    fn clone(&self) -> StreamReader {
+        StreamReader {
+            file: self.file.clone(),
+            stream: self.stream,
+            chunks: self.chunks.clone(),
+            next_chunk: self.next_chunk,
+            data: self.data.clone(),
+            at: self.at,
+            history: self.history.clone(),
+            ahead: self.ahead.clone(),
+            decoder: self.decoder.clone(),
+            unpacker: None,
+            events: self.events,
+        }
+    }
+}
+
+impl StreamReader {
+    fn new(file: Arc<File>, stream: StreamId, chunks: Arc<[Placed]>) -> StreamReader {
+        StreamReader {
+            file,
+            stream,
+            chunks,
+            next_chunk: 0,
+            data: Arc::default(),
+            at: 0,
+            history: Vec::new(),
+            ahead: None,
+            decoder: Decoder::default(),
+            unpacker: None,
+            events: 0,
+        }
+    }
+
+    pub fn stream(&self) -> StreamId {
+        self.stream
+    }
+
+    /// How many events have been taken.
+    pub fn position(&self) -> u64 {
+        self.events
+    }
+
+    /// The next record; `None` at the end, also where the log was cut off.
+    #[inline]
+    pub fn next(&mut self) -> Result<Option<Record<'_>>, ReadError> {
+        let record = match self.ahead.take() {
+            Some(record) => record,
+            None => match self.decode()? {
+                Some(record) => record,
+                None => return Ok(None),
+            },
+        };
+        self.events += matches!(record, Record::Event(_)) as u64;
+        // The shorter lifetime, that of the borrow of self, is the true one.
+        Ok(Some(record))
+    }
+
+    /// The record that [`Self::next`] will return.
+    #[inline]
+    pub fn peek(&mut self) -> Result<Option<&Record<'_>>, ReadError> {
+        if self.ahead.is_none() {
+            self.ahead = self.decode()?;
+        }
+        Ok(self.ahead.as_ref())
+    }
+
+    /// The next effect of the event that was taken last; `None` if an event (or nothing) follows.
+    #[inline]
+    pub fn next_effect(&mut self) -> Result<Option<crate::event::Effect<'_>>, ReadError> {
+        match self.peek()? {
+            Some(Record::Effect(_)) => match self.next()? {
+                Some(Record::Effect(effect)) => Ok(Some(effect)),
+                _ => Ok(None),
+            },
+            _ => Ok(None),
+        }
+    }
+
+    #[inline]
+    fn decode(&mut self) -> Result<Option<Record<'static>>, ReadError> {
+        if self.at == self.data.len() && !self.load()? {
+            return Ok(None);
+        }
+        // SAFETY: the bytes are on the heap, behind an Arc that this reader holds, and `load`, the only
+        // one to replace them, isn't called while a record is out: callers hold it no longer than their
+        // borrow of self, and `ahead` is empty then.
+        let data: &'static [u8] = unsafe { &*(&raw const self.data[self.at..]) };
+        match self.decoder.next(data) {
+            Ok(Some((record, used))) => {
+                self.at += used;
+                Ok(Some(record))
+            }
+            // Chunks hold whole records.
+            Ok(None) | Err(Malformed) => Err(self.damaged()),
+        }
+    }
+
+    /// Gets the next chunk; false if there is none.
+    #[cold]
+    fn load(&mut self) -> Result<bool, ReadError> {
+        let Some((at, chunk)) = self.chunks.get(self.next_chunk).copied() else {
+            return Ok(false);
+        };
+        if Arc::get_mut(&mut self.data).is_none() {
+            self.data = Arc::default();
+        }
+        let data = Arc::get_mut(&mut self.data).expect("not shared, or just made");
+        let unpacker = self.unpacker.get_or_insert_default();
+        let good = unpacker.unpack(&self.file, &chunk, at, &self.history, data)?;
+        if good.is_none() {
+            data.clear();
+            self.at = 0;
+            return Err(self.damaged());
+        }
+        log::remember(&mut self.history, data);
+        self.at = 0;
+        self.next_chunk += 1;
+        Ok(true)
+    }
+
+    #[cold]
+    fn damaged(&self) -> ReadError {
+        let chunk = self.next_chunk.min(self.chunks.len() - 1);
+        ReadError::Damaged {
+            stream: self.stream,
+            at: self.chunks[chunk].0,
+            event: self.events,
+        }
+    }
+}
