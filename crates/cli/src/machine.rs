@@ -66,18 +66,43 @@ const FEATURES: &[Feature] = &[
 
 /// What `--portable` leaves: what every x86-64 CPU of the last ten years has (level v3, with AES).
 pub const PORTABLE: &[&str] = &[
-    "cx8", "cmov", "mmx", "fxsr", "sse", "sse2", "sse3", "pclmulqdq", "ssse3", "fma", "cx16",
-    "sse4_1", "sse4_2", "movbe", "popcnt", "aes", "xsave", "avx", "f16c", "fsgsbase", "bmi1",
-    "avx2", "bmi2", "erms", "xsaveopt", "lahf_lm", "abm", "3dnowprefetch", "rdtscp",
+    "cx8",
+    "cmov",
+    "mmx",
+    "fxsr",
+    "sse",
+    "sse2",
+    "sse3",
+    "pclmulqdq",
+    "ssse3",
+    "fma",
+    "cx16",
+    "sse4_1",
+    "sse4_2",
+    "movbe",
+    "popcnt",
+    "aes",
+    "xsave",
+    "avx",
+    "f16c",
+    "fsgsbase",
+    "bmi1",
+    "avx2",
+    "bmi2",
+    "erms",
+    "xsaveopt",
+    "lahf_lm",
+    "abm",
+    "3dnowprefetch",
+    "rdtscp",
 ];
 
 /// This machine, with what a guest is shown of its CPU.
 pub fn here(portable: bool) -> Machine {
     let mut cpuid = Cpuid::default();
     let mut answer = |leaf, subleaf| cpuid.answer(leaf, subleaf, None);
-    let bytes = |words: &[u32]| -> Vec<u8> {
-        words.iter().flat_map(|word| word.to_le_bytes()).collect()
-    };
+    let bytes =
+        |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_le_bytes()).collect() };
     let [_, ebx, ecx, edx] = answer(0, 0);
     let vendor = printable(&bytes(&[ebx, edx, ecx]));
     let mut brand = Vec::new();
@@ -96,7 +121,11 @@ pub fn here(portable: bool) -> Machine {
     }
     let names = Names::ask();
     Machine {
-        brand: if brand.is_empty() { vendor.clone() } else { brand },
+        brand: if brand.is_empty() {
+            vendor.clone()
+        } else {
+            brand
+        },
         vendor,
         features,
         kernel: names.kernel,
@@ -114,7 +143,13 @@ fn printable(bytes: &[u8]) -> String {
     let text: String = bytes
         .iter()
         .take_while(|&&byte| byte != 0)
-        .map(|&byte| if byte.is_ascii_graphic() { byte as char } else { ' ' })
+        .map(|&byte| {
+            if byte.is_ascii_graphic() {
+                byte as char
+            } else {
+                ' '
+            }
+        })
         .collect();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -134,7 +169,11 @@ impl Names {
             let text = |name: &[std::ffi::c_char]| {
                 CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned()
             };
-            (text(&names.sysname), text(&names.release), text(&names.nodename))
+            (
+                text(&names.sysname),
+                text(&names.release),
+                text(&names.nodename),
+            )
         };
         Names {
             kernel: format!("{system} {release}"),
@@ -166,7 +205,12 @@ mod tests {
         let machine = here(false);
         assert!(machine.features.contains("sse2"), "{machine:?}");
         assert!(!machine.vendor.is_empty() && !machine.kernel.is_empty());
-        assert!(!machine.features.iter().any(|name| name.starts_with("avx512")));
+        assert!(
+            !machine
+                .features
+                .iter()
+                .any(|name| name.starts_with("avx512"))
+        );
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub fn duration(ns: u64) -> String {
 
 /// A moment in this machine's time zone, from nanoseconds since 1970.
 pub fn when(ns: u64) -> String {
-    let seconds = (ns / 1_000_000_000) as libc::time_t;
+    let seconds = (ns / 1_000_000_000) as i64;
     let mut parts = std::mem::MaybeUninit::<libc::tm>::zeroed();
     // SAFETY: reads one number, writes one tm, of which all bytes may be zero.
     let parts = unsafe {
@@ -96,7 +96,8 @@ pub fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         // Direction marks can make a line read as another.
-        let odd = c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        let odd = c.is_control()
+            || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         if odd {
             let _ = write!(out, "{}", c.escape_unicode());
         } else {
@@ -160,6 +161,7 @@ impl Style {
         }
     }
 
+    #[cfg(test)]
     pub fn none() -> Style {
         Style { on: false }
     }
@@ -194,7 +196,11 @@ impl Style {
 }
 
 /// Columns with two spaces between them. A column whose name begins with `>` is aligned to the right.
-pub fn table(names: &[&str], rows: &[Vec<String>], paint: impl Fn(usize, &str, &str) -> String) -> String {
+pub fn table(
+    names: &[&str],
+    rows: &[Vec<String>],
+    paint: impl Fn(usize, &str, &str) -> String,
+) -> String {
     let mut widths: Vec<usize> = names
         .iter()
         .map(|name| name.trim_start_matches('>').chars().count())
@@ -273,7 +279,10 @@ mod tests {
 
     #[test]
     fn tables_align() {
-        let rows = [vec!["a".into(), "1".into()], vec!["bcd".into(), "100".into()]];
+        let rows = [
+            vec!["a".into(), "1".into()],
+            vec!["bcd".into(), "100".into()],
+        ];
         let text = table(&["name", ">n"], &rows, |_, _, cell| cell.into());
         assert_eq!(text, "name    n\na       1\nbcd   100\n");
     }

@@ -112,7 +112,8 @@ impl Encoder {
                 out.number(*thread as u64);
                 kind::ENDED_THREAD
             }
-            Event::Forked { stream, pid } => {
+            Event::Forked { ticks, stream, pid } => {
+                out.number(*ticks);
                 out.number(*stream as u64);
                 out.signed(*pid as i64);
                 kind::FORKED
@@ -359,6 +360,7 @@ impl Decoder {
                 thread: input.small()?,
             },
             kind::FORKED => Event::Forked {
+                ticks: input.number()?,
                 stream: input.small()?,
                 pid: take_i32(input)?,
             },

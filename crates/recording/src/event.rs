@@ -147,6 +147,7 @@ pub enum Event<'a> {
     },
     /// The process was forked; the child's stream begins with this state.
     Forked {
+        ticks: u64,
         stream: StreamId,
         pid: i32,
     },

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub const FILE: &str = "meta.json";
 
 /// The version of the recording's format: log, records and files. Another one can't be read.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = crate::log::VERSION;
 /// The version of the rules by which ticks are counted and single instructions step. Under others,
 /// no place in a recording is where it was.
 pub const CLOCK: u32 = 1;

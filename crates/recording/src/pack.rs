@@ -375,21 +375,31 @@ pub fn free_bytes(path: &Path) -> io::Result<u64> {
     Ok(room.f_bavail.saturating_mul(room.f_frsize))
 }
 
-/// Bytes and files of a recording.
-pub fn size(folder: &Path) -> (u64, usize) {
-    let mut sum = (0, 0);
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
+/// What a recording takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// On disk: files may have holes, or share their contents.
+    pub bytes: u64,
+    /// Copies of files that the program had mapped.
+    pub files: u64,
+}
+
+pub fn size(folder: &Path) -> Sizes {
+    let mut sizes = Sizes::default();
+    let mut folders = vec![(folder.to_owned(), 0)];
+    while let Some((folder, depth)) = folders.pop() {
         for entry in folder.read_dir().into_iter().flatten().flatten() {
             match entry.metadata() {
-                Ok(meta) if meta.is_dir() => folders.push(entry.path()),
-                // What it takes on disk: files may have holes.
-                Ok(meta) => sum = (sum.0 + meta.blocks() * 512, sum.1 + 1),
+                Ok(meta) if meta.is_dir() => folders.push((entry.path(), depth + 1)),
+                Ok(meta) => {
+                    sizes.bytes += meta.blocks() * 512;
+                    sizes.files += u64::from(depth > 0);
+                }
                 Err(_) => {}
             }
         }
     }
-    sum
+    sizes
 }
 
 /// A name for work in progress next to `path`.

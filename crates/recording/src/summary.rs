@@ -4,6 +4,7 @@
 //! together with the size of the log it was made from; with another size it isn't believed.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,8 @@ use crate::event::{
     Call, Effect, End as CallEnd, Event, Origin, Place, Record, Start, StreamId, ThreadId,
 };
 use crate::meta::{read_bounded, replace_file};
+use crate::reader::{OpenError, Recording};
+use crate::{log, pack};
 
 pub const FILE: &str = "summary.json";
 /// Changes with the fields and how they are computed.
@@ -39,6 +42,9 @@ pub struct Summary {
     pub calls: BTreeMap<u32, Calls>,
     pub streams: Vec<Stream>,
     pub notes: Vec<Note>,
+    /// What the recording takes on disk, in how many files besides log and metadata.
+    pub disk_bytes: u64,
+    pub files: u64,
     /// Why the log's end couldn't be read.
     pub damage: Option<String>,
 }
@@ -130,6 +136,64 @@ impl Summary {
     }
 }
 
+/// Whether a recording is being made right now, by the writer's lock on its log.
+pub fn is_being_written(folder: &Path) -> bool {
+    let Ok(file) = File::open(folder.join(log::NAME)) else {
+        return false;
+    };
+    let locked = file.try_lock_shared();
+    matches!(locked, Err(std::fs::TryLockError::WouldBlock))
+}
+
+/// What a recording is about: the kept summary, or one made by reading all of it. Of one that is
+/// still being made, what was written so far.
+pub fn of(folder: &Path) -> Result<Summary, OpenError> {
+    let log_bytes = || {
+        folder
+            .join(log::NAME)
+            .metadata()
+            .map_or(0, |meta| meta.len())
+    };
+    let bytes = log_bytes();
+    if let Some(kept) = Summary::kept(folder, bytes) {
+        return Ok(kept);
+    }
+    let recording = Recording::open(folder)?;
+    let writing = recording.is_being_written();
+    let mut summary = read(&recording, bytes, writing);
+    let sizes = pack::size(folder);
+    (summary.disk_bytes, summary.files) = (sizes.bytes, sizes.files);
+    if !writing && log_bytes() == bytes {
+        summary.keep(folder);
+    }
+    Ok(summary)
+}
+
+fn read(recording: &Recording, log_bytes: u64, writing: bool) -> Summary {
+    let mut builder = Builder::new(log_bytes);
+    for info in recording.streams() {
+        builder.stream(info.id, &info.start);
+        let mut reader = match recording.stream(info.id) {
+            Ok(reader) => reader,
+            Err(error) => {
+                builder.damage(error.to_string());
+                continue;
+            }
+        };
+        loop {
+            match reader.next() {
+                Ok(Some(record)) => builder.record(&record),
+                Ok(None) => break,
+                Err(error) => {
+                    builder.damage(error.to_string());
+                    break;
+                }
+            }
+        }
+    }
+    builder.finish(writing)
+}
+
 /// What kind of event it is, in one word.
 pub fn kind(event: &Event) -> &'static str {
     match event {
@@ -157,6 +221,7 @@ pub fn place(event: &Event) -> Place {
     match *event {
         Event::Call(Call { ticks, .. })
         | Event::Instruction { ticks, .. }
+        | Event::Forked { ticks, .. }
         | Event::Exec { ticks }
         | Event::Exited { ticks, .. } => Place { ticks, steps: 0 },
         Event::Signal { place, .. }
@@ -195,6 +260,8 @@ impl Builder {
                 calls: BTreeMap::new(),
                 streams: Vec::new(),
                 notes: Vec::new(),
+                disk_bytes: 0,
+                files: 0,
                 damage: None,
             },
             current: 0,
