@@ -38,11 +38,37 @@ pub struct Regs {
     pub gs_base: u64,
 }
 
+impl Regs {
+    /// All of them, in this order: general registers, rip, rflags, fs and gs bases.
+    pub fn words(&self) -> &[u64; 20] {
+        // SAFETY: twenty u64 and nothing else, by `repr(C)`.
+        unsafe { &*std::ptr::from_ref(self).cast() }
+    }
+
+    pub fn words_mut(&mut self) -> &mut [u64; 20] {
+        // SAFETY: as above; every value is valid.
+        unsafe { &mut *std::ptr::from_mut(self).cast() }
+    }
+}
+const _: () = assert!(size_of::<Regs>() == 20 * 8);
+
 /// x87, SSE and AVX state in the standard (non-compacted) XSAVE format:
 /// 512 bytes legacy area, 64 bytes header, 256 bytes of upper halves.
 #[repr(C, align(64))]
 #[derive(Clone)]
 pub struct Xsave(pub [u8; 832]);
+
+impl Xsave {
+    /// From bytes that a stranger may have made: only what restoring it can't fault on.
+    pub fn sound(bytes: &[u8]) -> Option<Xsave> {
+        let mut area: [u8; 832] = bytes.try_into().ok()?;
+        // MXCSR without reserved bits, and a header that names nothing but x87, SSE and AVX.
+        area[26..28].fill(0);
+        area[512] &= 7;
+        area[513..576].fill(0);
+        Some(Xsave(area))
+    }
+}
 
 impl Default for Xsave {
     /// The state that exec gives: FCW 0x37f, MXCSR 0x1f80, everything else clear.
@@ -93,6 +119,18 @@ pub const EXIT_ROUTINES: usize = 9;
 /// Like [`Exit::Budget`], where rcx was the scratch register and is in `spill[0]`.
 pub const BUDGET_RCX: usize = 8;
 
+/// Answers that translated code takes without leaving the cache: result, and two words of time.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Values {
+    pub buffer: *mut [u64; 3],
+    /// Recorded so far; taken so far.
+    pub used: u64,
+    /// In replay, how many there are; reaching behind is a divergence.
+    pub there: u64,
+    pub missing: u64,
+}
+
 /// A synchronous fault as the kernel reported it, in guest terms once `rip` is recovered.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -133,6 +171,10 @@ pub struct GsBlock {
     pub exits: [u64; EXIT_ROUTINES],
     /// The host's vdso functions (clock_gettime, gettimeofday, time, getcpu) or 0.
     pub vdso: [u64; 4],
+    /// While recording or replaying: the host's own functions, which `vdso` no longer names.
+    pub host_vdso: [u64; 4],
+    /// Answers of fast time calls: to be written down, or to be given again.
+    pub values: Values,
     /// Registers of the current guest thread while the engine runs.
     pub regs: Regs,
     pub ymm: [[u8; 32]; 16],

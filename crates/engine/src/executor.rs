@@ -12,6 +12,7 @@ use crate::kernel::{self, Kernel, Outcome};
 use crate::lockstep::{self, Lockstep};
 use crate::memory::Memory;
 use crate::program::{Options, Program};
+use crate::record::Recorder;
 use crate::stats::Stats;
 
 /// A process under the engine.
@@ -26,6 +27,8 @@ pub struct Executor {
     pub program: Program,
     pub options: Options,
     pub stats: Stats,
+    /// Writes down what happens, in the world *record*.
+    pub recorder: Option<Box<Recorder>>,
     /// Compares translated with native execution; a debugging aid.
     pub lockstep: Option<Box<Lockstep>>,
 }
@@ -57,17 +60,29 @@ impl Executor {
 
     pub(crate) fn handle(&mut self, exit: Exit) {
         match exit {
-            Exit::Syscall => match kernel::dispatch(self) {
-                Outcome::Return(value) => self.gs.regs.gpr[crate::context::RAX] = value as u64,
-                Outcome::Restart => self.restart_syscall(),
-                Outcome::Parked | Outcome::Replaced => {}
-            },
+            Exit::Syscall if self.recording() => self.recorded_call(),
+            Exit::Syscall => {
+                let outcome = kernel::dispatch(self);
+                self.settle(&outcome);
+            }
             Exit::Budget => self.budget_spent(),
-            Exit::Emulate => kernel::emulate::instruction(self),
+            Exit::Emulate if self.recording() => self.recorded_instruction(),
+            Exit::Emulate => {
+                kernel::emulate::instruction(self);
+            }
             Exit::Fault => self.fault(),
             // Links, indirect misses and stale heads are the cache's own business: `enter` answers
             // them and goes on.
             Exit::Link | Exit::Indirect | Exit::Stale | Exit::Step | Exit::Attention => {}
+        }
+    }
+
+    /// Gives the current thread the answer to its system call.
+    pub(crate) fn settle(&mut self, outcome: &Outcome) {
+        match *outcome {
+            Outcome::Return(value) => self.gs.regs.gpr[crate::context::RAX] = value as u64,
+            Outcome::Restart => self.restart_syscall(),
+            Outcome::Parked | Outcome::Replaced => {}
         }
     }
 

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use crate::kernel::Own;
 use crate::kernel::descriptors::Hidden;
-use crate::program::{Options, StatsFor};
+use crate::program::{Options, RecordOptions, StatsFor};
 use crate::stats::Stats;
 
 pub const VARIABLE: &str = "CLEW_ENGINE";
@@ -53,6 +53,8 @@ impl Handover {
         number("fd", open(self.exe_fd));
         number("self", open(self.own.hidden.itself));
         number("err", open(self.own.hidden.stats));
+        number("ring", open(self.own.hidden.recording));
+        number("files", open(self.own.hidden.files));
         number("nocache", flag(self.options.no_cache));
         number("trace", flag(self.options.trace));
         number("calls", flag(self.options.warn_calls));
@@ -62,6 +64,10 @@ impl Handover {
             Some(self.options.stretch as i64).filter(|&n| n != 0),
         );
         number("bisect", self.options.bisect.map(|n| n as i64));
+        if let Some(record) = &self.options.record {
+            let [a, b, c, d] = record.standard;
+            field("rec", join(&[a, b, c, d, record.before as u64, record.stream as u64]).as_bytes());
+        }
         if let Some(folder) = &self.options.cache_dir {
             field("cache", folder.as_os_str().as_bytes());
         }
@@ -109,6 +115,7 @@ impl Handover {
                 "fd" => handover.exe_fd = number()? as i32,
                 "self" => hidden.itself = number()? as i32,
                 "err" => hidden.stats = number()? as i32,
+                "files" => hidden.files = number()? as i32,
                 "nocache" => options.no_cache = true,
                 "trace" => options.trace = true,
                 "calls" => options.warn_calls = true,
@@ -121,6 +128,17 @@ impl Handover {
                 },
                 "cache" => options.cache_dir = Some(OsStr::from_bytes(&bytes).into()),
                 "as" => handover.own.address_space = split(&bytes)?.try_into().ok(),
+                "rec" => match split(&bytes)?[..] {
+                    [a, b, c, d, before, stream] => {
+                        options.record = Some(RecordOptions {
+                            standard: [a, b, c, d],
+                            before: before as u32,
+                            stream: stream as u32,
+                        });
+                    }
+                    _ => return None,
+                },
+                "ring" => hidden.recording = number()? as i32,
                 "stats" if bytes == b"main" => options.stats = StatsFor::Main,
                 "stats" => options.stats = StatsFor::All,
                 "count" => handover.stats = Stats::from_words(&split(&bytes)?)?,
@@ -186,6 +204,11 @@ mod tests {
             stats: StatsFor::Main,
             no_cache: true,
             cache_dir: Some("/home/x/.cache/clew".into()),
+            record: Some(RecordOptions {
+                standard: [1, 2, 3, 4],
+                before: 9,
+                stream: 10,
+            }),
             trace: true,
             bisect: Some(u64::MAX),
             warn_calls: true,
@@ -197,6 +220,8 @@ mod tests {
         sent.own.hidden = Hidden {
             itself: 1000,
             stats: 1001,
+            recording: 1002,
+            files: 1003,
         };
         sent.own.address_space = Some([1 << 30, u64::MAX]);
         sent.stats.ticks = 77;

@@ -16,6 +16,8 @@ pub mod loader;
 pub mod lockstep;
 pub mod memory;
 pub mod program;
+pub mod record;
+pub mod replay;
 pub mod start;
 pub mod stats;
 pub mod sys;

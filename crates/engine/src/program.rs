@@ -37,6 +37,8 @@ pub struct Options {
     pub no_cache: bool,
     /// The per-user folder for what can be kept from run to run; none with `no_cache`.
     pub cache_dir: Option<PathBuf>,
+    /// Recording, see [`crate::record`].
+    pub record: Option<RecordOptions>,
     /// Debugging switches of the translator, see CONTRIBUTING.
     pub trace: bool,
     pub bisect: Option<u64>,
@@ -49,6 +51,17 @@ pub struct Options {
     pub spoil: Option<u64>,
     /// Tell about system calls that the table doesn't know.
     pub warn_calls: bool,
+}
+
+/// What a recorded process knows about its recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordOptions {
+    /// Which files are the standard output and error of the recording, see `record::output`.
+    pub standard: [u64; 4],
+    /// The stream of this process that ended in the exec under way, or 0.
+    pub before: u32,
+    /// The stream that was reserved for this process, or 0.
+    pub stream: u32,
 }
 
 impl Options {

@@ -9,20 +9,27 @@ use crate::cache::atlas::Atlas;
 use crate::cache::store::Store;
 use crate::context::{GsBlock, RSP};
 use crate::executor::Executor;
+use crate::guest::access;
 use crate::guest::signals::Signals;
 use crate::guest::threads::Threads;
 use crate::handover::Handover;
-use crate::host::{switch, time};
+use crate::host::kernel_thread::Role;
+use crate::host::sigset::SigSet;
+use crate::host::{altstack, crash, handlers, switch, time};
+use crate::kernel::descriptors::Hidden;
 use crate::kernel::{Kernel, descriptors, procfs, stop};
 use crate::loader::{self, LoadError, Resolved};
 use crate::lockstep::Lockstep;
 use crate::memory::Memory;
 use crate::program::{Options, Program, StatsFor};
+use crate::record::files::Files;
+use crate::record::{Recorder, Standard};
 use crate::syscall;
 
 /// The flags a program starts with: interrupts on, and the bit that is always set.
 const RFLAGS: u64 = 0x202;
 const MXCSR: u32 = 0x1f80;
+const ARCH_SET_GS: u64 = 0x1001;
 
 /// A program to run in this process, and what it inherits.
 pub struct Request {
@@ -74,9 +81,12 @@ impl Request {
 
 /// Runs the program in this process, to its end.
 pub fn run(request: Request) -> ! {
+    let record = request.handover.options.record.as_ref();
+    let before = record.map_or(0, |record| record.before);
     match executor(request) {
         Ok(mut executor) => {
             executor.take_over_process();
+            executor.record_start(before);
             executor.run()
         }
         Err(error) => {
@@ -101,6 +111,12 @@ fn executor(request: Request) -> Result<Executor, LoadError> {
     let atlas = Atlas::open(store.as_ref());
     let mut memory = Memory::new(Box::new(atlas.clone()));
     let gs = new_gs_block();
+    let recorder = open_recorder(&options, &handover.own.hidden);
+    if recorder.is_some() {
+        memory.record_changes(Files::new(handover.own.hidden.files));
+        access::keep_notes();
+        time::record(gs);
+    }
     let entry = loader::load(&mut memory, &resolved, &envp, None)?;
     gs.regs.rip = entry.pc;
     gs.regs.gpr[RSP] = entry.sp;
@@ -134,10 +150,24 @@ fn executor(request: Request) -> Result<Executor, LoadError> {
         signals: Signals::default(),
         kernel,
         program,
+        recorder,
         lockstep: Lockstep::new(&options),
         options,
         stats,
     })
+}
+
+/// Without the recording that was asked for there is nothing to run for.
+fn open_recorder(options: &Options, hidden: &Hidden) -> Option<Box<Recorder>> {
+    let record = options.record.as_ref()?;
+    let standard = Standard::from_words(record.standard);
+    match Recorder::open(hidden.recording, record.stream, standard) {
+        Ok(recorder) => Some(Box::new(recorder)),
+        Err(error) => {
+            stop::warn(&format!("can't go on recording: {error}"));
+            stop::exit(stop::STATUS)
+        }
+    }
 }
 
 /// The folder for saved translations; a bad one is told about once, in the first process.
@@ -163,7 +193,7 @@ pub fn cache_folder(
     }
 }
 
-fn new_gs_block() -> &'static mut GsBlock {
+pub(crate) fn new_gs_block() -> &'static mut GsBlock {
     let Some(gs) = GsBlock::map() else {
         stop::warn("not enough memory to start");
         stop::exit(stop::STATUS);
@@ -172,6 +202,21 @@ fn new_gs_block() -> &'static mut GsBlock {
     switch::set_gs(gs);
     time::install(gs);
     gs
+}
+
+/// What a replaying process needs of [`Executor::take_over_process`]: gs, and handlers for faults.
+pub(crate) fn install_handlers(gs: &mut GsBlock) {
+    let block = std::ptr::from_mut(gs);
+    crash::install(block);
+    gs.host.set_role(Role::Executor);
+    // SAFETY: the block lives as long as the process, and nothing else uses gs.
+    unsafe { syscall!(libc::SYS_arch_prctl, ARCH_SET_GS, block) };
+    let stack = altstack::map(altstack::EXECUTOR_SIZE);
+    assert!(stack != 0, "no memory for the signal handlers' stack");
+    altstack::install(stack, altstack::EXECUTOR_SIZE);
+    for sig in (1..=64).filter(|&sig| SigSet::SYNCHRONOUS.contains(sig)) {
+        handlers::set_for_guest(sig, &handlers::Action::default());
+    }
 }
 
 /// The process's name for `ps`, as exec gives it: the last part of the path, or of the file's own

@@ -523,6 +523,14 @@ impl Producer {
         }
     }
 
+    /// The process's producer goes on in the calling thread, whose death is the stream's from now on.
+    pub fn move_to_this_thread(&mut self) {
+        // SAFETY: slot and list stay mapped for good. The list of the thread before leads to a futex that
+        // names another owner, which the kernel leaves alone.
+        let moved = unsafe { RobustList::own(self.slot.list.get(), &self.slot.owner) };
+        debug_assert!(moved.is_ok());
+    }
+
     /// The stream is over. The writer frees the slot when it has everything.
     pub fn finish(&mut self, how: Finished) {
         if self.slot.state.load(SeqCst) != state::LIVE || self.owner() != futex::tid() {

@@ -184,6 +184,22 @@ impl Recording {
         )
     }
 
+    /// Names of all files of the recording.
+    pub fn file_names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        let entries = match std::fs::read_dir(self.folder.join(FILES)) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(names),
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
+            if let Ok(name) = entry?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
     /// A file of the recording: `files/<name>`.
     pub fn file(&self, name: &str) -> io::Result<File> {
         let plain = !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0']);

@@ -52,6 +52,7 @@ pub fn read<T: Plain>(addr: u64) -> Result<T, Fault> {
 
 pub fn write<T: Plain>(addr: u64, value: &T) -> Result<(), Fault> {
     check(addr, size_of::<T>())?;
+    note_write(addr, size_of::<T>() as u64);
     // SAFETY: reads `value`; the guest's memory is the guest's to have written.
     let done = unsafe {
         copy::copy(
@@ -78,6 +79,7 @@ pub fn write_bytes(addr: u64, from: &[u8]) -> Result<(), Fault> {
         return Ok(());
     }
     check(addr, from.len())?;
+    note_write(addr, from.len() as u64);
     // SAFETY: as in `write`.
     let done = unsafe { copy::copy(addr as *mut u8, from.as_ptr(), from.len()) };
     if done { Ok(()) } else { Err(Fault) }
@@ -101,6 +103,60 @@ pub fn read_cstr(addr: u64, max: usize) -> Result<Vec<u8>, Fault> {
         at = at.wrapping_add(take as u64);
     }
     Ok(out)
+}
+
+/// Ranges of guest memory that were written for the guest since the last event, while recording.
+/// Only the executor touches it, and there is one for each process.
+struct Notes {
+    on: bool,
+    ranges: Vec<(u64, u64)>,
+}
+struct Shared(std::cell::UnsafeCell<Notes>);
+// SAFETY: used on the executor's kernel thread only.
+unsafe impl Sync for Shared {}
+static NOTES: Shared = Shared(std::cell::UnsafeCell::new(Notes {
+    on: false,
+    ranges: Vec::new(),
+}));
+
+fn notes() -> &'static mut Notes {
+    // SAFETY: as above, and no reference outlives a function of this file.
+    unsafe { &mut *NOTES.0.get() }
+}
+
+/// From now on writes are noted.
+pub fn keep_notes() {
+    notes().on = true;
+}
+
+/// Notes that the guest's memory there was written, or may have been.
+#[inline]
+pub fn note_write(addr: u64, len: u64) {
+    let notes = notes();
+    if notes.on && len != 0 {
+        notes.add(addr, len);
+    }
+}
+
+impl Notes {
+    fn add(&mut self, addr: u64, len: u64) {
+        // A call's own table entry and the engine's writes name the same ranges again and again.
+        let within = |&(start, size): &(u64, u64)| start <= addr && addr + len <= start + size;
+        if !self.ranges.iter().any(within) {
+            self.ranges.push((addr, len));
+        }
+    }
+}
+
+/// Whether anything was noted since the last time.
+#[inline]
+pub fn any_notes() -> bool {
+    !notes().ranges.is_empty()
+}
+
+/// What was noted since the last time.
+pub fn take_notes() -> Vec<(u64, u64)> {
+    std::mem::take(&mut notes().ranges)
 }
 
 fn check(addr: u64, len: usize) -> Result<(), Fault> {

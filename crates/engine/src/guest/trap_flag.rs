@@ -3,22 +3,26 @@
 //! The flag never reaches the CPU, where it would trap inside translated code: instructions run
 //! one at a time in throw-away translations, and the signal is raised here.
 
+use clew_recording::event::Cause;
+
 use crate::context::{Exit, RSP};
 use crate::executor::Executor;
 use crate::guest::access;
+use crate::host::siginfo::Siginfo;
 
 pub const TRAP_FLAG: u64 = 0x100;
 
 const TRAP_TRACE: i32 = 2;
 const DEBUG_TRAP: u64 = 1;
 const PUSHF: u8 = 0x9c;
-const POPF: u8 = 0x9d;
+pub(crate) const POPF: u8 = 0x9d;
 
 impl Executor {
     /// Runs one instruction of a guest thread that has the trap flag set, and raises its trap.
     pub(crate) fn enter_trapping(&mut self) -> Exit {
         let opcode = opcode_at(self.gs.regs.rip);
         self.gs.regs.rflags &= !TRAP_FLAG;
+        self.note_budget();
         let exit = self
             .code
             .step(self.gs, &mut self.memory, &mut self.stats, 1);
@@ -29,8 +33,9 @@ impl Executor {
         match exit {
             // Nothing was executed, or what there is to tell comes first.
             Exit::Attention | Exit::Fault => return exit,
-            Exit::Syscall | Exit::Emulate | Exit::Budget => self.handle(exit),
-            _ => {}
+            Exit::Syscall | Exit::Emulate => self.handle(exit),
+            // To a recording the trap is a signal that comes one step after the last event.
+            _ => self.threads.steps = 1,
         }
         if opcode == Some(PUSHF) {
             let top = self.gs.regs.gpr[RSP];
@@ -40,13 +45,16 @@ impl Executor {
             }
         }
         let rip = self.gs.regs.rip;
-        self.raise_fault(libc::SIGTRAP, TRAP_TRACE, rip, DEBUG_TRAP, 0);
+        self.current().signals.trap.trapno = DEBUG_TRAP;
+        self.current().signals.trap.err = 0;
+        let info = Siginfo::fault(libc::SIGTRAP, TRAP_TRACE, rip);
+        self.force(&info, Cause::Outside);
         Exit::Attention
     }
 }
 
 /// The opcode of the instruction at `pc`, behind an operand-size or REX prefix.
-fn opcode_at(pc: u64) -> Option<u8> {
+pub(crate) fn opcode_at(pc: u64) -> Option<u8> {
     let first = access::read::<u8>(pc).ok()?;
     if first == 0x66 || first & 0xf0 == 0x40 {
         return access::read::<u8>(pc + 1).ok();

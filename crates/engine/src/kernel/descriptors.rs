@@ -26,6 +26,10 @@ pub struct Hidden {
     pub itself: i32,
     /// Where `--stats` goes.
     pub stats: i32,
+    /// The memory shared with the recording's writer.
+    pub recording: i32,
+    /// The folder of copies of mapped files, while recording.
+    pub files: i32,
 }
 
 impl Default for Hidden {
@@ -33,17 +37,23 @@ impl Default for Hidden {
         Hidden {
             itself: -1,
             stats: -1,
+            recording: -1,
+            files: -1,
         }
     }
 }
 
 impl Hidden {
     pub fn is_empty(&self) -> bool {
-        self.itself < 0 && self.stats < 0
+        self.all().iter().all(|&fd| fd < 0)
     }
 
     pub fn contains(&self, fd: i32) -> bool {
-        fd >= 0 && (fd == self.itself || fd == self.stats)
+        fd >= 0 && self.all().contains(&fd)
+    }
+
+    fn all(&self) -> [i32; 4] {
+        [self.itself, self.stats, self.recording, self.files]
     }
 
     /// Whether the guest names one of them in this call.
@@ -88,9 +98,25 @@ impl Hidden {
         }
     }
 
+    /// Keeps the descriptor of a recording's shared memory.
+    pub fn keep_recording(&mut self, fd: i32) {
+        self.recording = raise(fd);
+    }
+
+    /// Keeps the folder of copies, which is open at `fd`, from now on.
+    pub fn keep_files(&mut self, fd: i32) {
+        self.files = raise(fd);
+    }
+
     /// Moves away what stands at `fd`, so that the guest can use the number.
     fn make_room(&mut self, fd: i32) {
-        for mine in [&mut self.itself, &mut self.stats] {
+        let all = [
+            &mut self.itself,
+            &mut self.stats,
+            &mut self.recording,
+            &mut self.files,
+        ];
+        for mine in all {
             if *mine == fd {
                 *mine = raise(fd);
             }
@@ -154,7 +180,7 @@ pub fn close_range(ex: &mut Executor, a: Args) -> Outcome {
 
 /// The parts of `first..=last` that are left without the hidden ones.
 fn around(first: u32, last: u32, hidden: &Hidden) -> Vec<(u32, u32)> {
-    let mut holes = [hidden.itself, hidden.stats];
+    let mut holes = hidden.all();
     holes.sort_unstable();
     let mut parts = Vec::new();
     let mut from = Some(first);
@@ -238,6 +264,8 @@ mod tests {
     const HIDDEN: Hidden = Hidden {
         itself: 1000,
         stats: 1002,
+        recording: -1,
+        files: -1,
     };
 
     #[test]

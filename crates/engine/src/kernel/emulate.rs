@@ -1,7 +1,12 @@
-//! Instructions whose answer the engine gives: cpuid, xgetbv, segment bases, pauses.
+//! Instructions whose answer the engine gives: cpuid, xgetbv, segment bases, pauses, and what can
+//! be different each time, time stamps and random numbers.
 //!
 //! In: a guest thread that stands on such an instruction. Out: the thread stands behind it, or a
 //! fault waits in `gs.fault` as the CPU would have raised it.
+
+use std::arch::asm;
+
+use clew_recording::event::Instruction as Kind;
 
 use super::cpuid;
 use super::stop;
@@ -18,12 +23,16 @@ const USER_CODE_32: u64 = 0x23;
 const USER_CODE: u64 = 0x33;
 const USER_DATA: u16 = 0x2b;
 
-/// Executes the instruction at `gs.regs.rip` and steps over it.
-pub fn instruction(ex: &mut Executor) {
+/// Executes the instruction at `gs.regs.rip` and steps over it; says what kind it was.
+pub fn instruction(ex: &mut Executor) -> Kind {
     let pc = ex.gs.regs.rip;
     let bytes = fetch(pc);
-    match common(&bytes) {
-        Some((Common::Cpuid, len)) => {
+    let Some((common, len)) = common(&bytes) else {
+        rare(ex, &bytes);
+        return Kind::Other;
+    };
+    match common {
+        Common::Cpuid => {
             let (leaf, subleaf) = (ex.gs.regs.gpr[RAX] as u32, ex.gs.regs.gpr[RCX] as u32);
             let folder = ex.options.cache_dir.as_deref();
             let [eax, ebx, ecx, edx] = ex.kernel.cpuid.answer(leaf, subleaf, folder);
@@ -33,18 +42,81 @@ pub fn instruction(ex: &mut Executor) {
             gpr[RCX] = ecx as u64;
             gpr[RDX] = edx as u64;
             ex.gs.regs.rip += len;
+            return Kind::Cpuid;
         }
-        Some((Common::Xgetbv, len)) => xgetbv(ex, len),
-        Some((Common::Pause, len)) => {
+        Common::TimeStamp { with_aux } => {
+            time_stamp(ex, with_aux);
+            ex.gs.regs.rip += len;
+            return Kind::TimeStamp;
+        }
+        Common::Random {
+            seed,
+            size,
+            register,
+        } => {
+            random(ex, seed, size, register);
+            ex.gs.regs.rip += len;
+            return Kind::Random;
+        }
+        Common::ProcessorId { register } => {
+            ex.gs.regs.gpr[register] = processor().1 as u64;
+            ex.gs.regs.rip += len;
+        }
+        Common::Xgetbv => xgetbv(ex, len),
+        Common::Pause => {
             ex.gs.regs.rip += len;
             // A pause says that the thread waits for another one.
             if ex.multi_threaded() {
                 ex.yield_turn();
             }
         }
-        Some((Common::SegmentBase(base), len)) => segment_base(ex, base, len),
-        None => rare(ex, &bytes),
+        Common::SegmentBase(base) => segment_base(ex, base, len),
     }
+    Kind::Other
+}
+
+/// The time-stamp counter and the processor it was read on.
+fn processor() -> (u64, u32) {
+    let mut aux = 0;
+    // SAFETY: reads a counter that user mode may read wherever clew runs.
+    let counter = unsafe { std::arch::x86_64::__rdtscp(&mut aux) };
+    (counter, aux)
+}
+
+fn time_stamp(ex: &mut Executor, with_aux: bool) {
+    let (counter, aux) = processor();
+    let gpr = &mut ex.gs.regs.gpr;
+    gpr[RAX] = counter & 0xffff_ffff;
+    gpr[RDX] = counter >> 32;
+    if with_aux {
+        gpr[RCX] = aux as u64;
+    }
+}
+
+/// rdrand and rdseed: the carry flag says whether there was a number, the other arithmetic flags
+/// are cleared.
+fn random(ex: &mut Executor, seed: bool, size: u8, register: usize) {
+    let mut value = 0u64;
+    let done: u8;
+    // SAFETY: only executed for a guest that does so itself, so the CPU knows the instruction.
+    unsafe {
+        if seed {
+            asm!("rdseed {}", "setc {}", out(reg) value, out(reg_byte) done);
+        } else {
+            asm!("rdrand {}", "setc {}", out(reg) value, out(reg_byte) done);
+        }
+    }
+    if done == 0 {
+        value = 0;
+    }
+    let slot = &mut ex.gs.regs.gpr[register];
+    *slot = match size {
+        2 => *slot & !0xffff | value & 0xffff,
+        4 => value & 0xffff_ffff,
+        _ => value,
+    };
+    const ARITHMETIC: u64 = 0x8d5;
+    ex.gs.regs.rflags = ex.gs.regs.rflags & !ARITHMETIC | done as u64;
 }
 
 /// The bytes at `pc`; zeroes where memory ends.
@@ -64,6 +136,20 @@ enum Common {
     Cpuid,
     Xgetbv,
     Pause,
+    /// rdtsc, rdtscp
+    TimeStamp {
+        with_aux: bool,
+    },
+    /// rdrand, rdseed
+    Random {
+        seed: bool,
+        size: u8,
+        register: usize,
+    },
+    /// rdpid
+    ProcessorId {
+        register: usize,
+    },
     SegmentBase(SegmentBase),
 }
 
@@ -79,10 +165,12 @@ struct SegmentBase {
 fn common(bytes: &[u8; LONGEST]) -> Option<(Common, u64)> {
     let mut at = 0;
     let mut repeat = false;
+    let mut short = false;
     let mut rex = 0;
     loop {
         match *bytes.get(at)? {
             0xf3 => repeat = true,
+            0x66 => short = true,
             byte @ 0x40..=0x4f => {
                 rex = byte;
                 at += 1;
@@ -95,7 +183,34 @@ fn common(bytes: &[u8; LONGEST]) -> Option<(Common, u64)> {
     let rest = bytes.get(at..)?;
     let done = |common, len: usize| Some((common, (at + len) as u64));
     match *rest {
-        [0x0f, 0xa2, ..] if !repeat => done(Common::Cpuid, 2),
+        [0x0f, 0xa2, ..] if !repeat && !short => done(Common::Cpuid, 2),
+        [0x0f, 0x31, ..] => done(Common::TimeStamp { with_aux: false }, 2),
+        [0x0f, 0x01, 0xf9, ..] => done(Common::TimeStamp { with_aux: true }, 3),
+        [0x0f, 0xc7, modrm @ 0xf0..=0xff, ..] => {
+            let register = (modrm & 7 | (rex & 1) << 3) as usize;
+            let seed = modrm & 8 != 0;
+            if repeat {
+                // f3 with /6 is senduipi.
+                return if seed {
+                    done(Common::ProcessorId { register }, 3)
+                } else {
+                    None
+                };
+            }
+            let size = match (rex & 8 != 0, short) {
+                (true, _) => 8,
+                (_, true) => 2,
+                _ => 4,
+            };
+            done(
+                Common::Random {
+                    seed,
+                    size,
+                    register,
+                },
+                3,
+            )
+        }
         [0x0f, 0x01, 0xd0, ..] if !repeat => done(Common::Xgetbv, 3),
         [0x90, ..] if repeat && rex & 1 == 0 => done(Common::Pause, 1),
         [0x0f, 0xae, modrm @ 0xc8..=0xdf, ..] if repeat => {
@@ -283,6 +398,24 @@ mod tests {
         assert_eq!(told(&[0x0f, 0x01, 0xd0]), Some((Common::Xgetbv, 3)));
         assert_eq!(told(&[0xf3, 0x90]), Some((Common::Pause, 2)));
         assert_eq!(told(&[0x0f, 0x0b]), None);
+        let rdtsc = Common::TimeStamp { with_aux: false };
+        assert_eq!(told(&[0x0f, 0x31]), Some((rdtsc, 2)));
+        // rdrand r9, rdseed cx, rdpid rdx
+        let random = |seed, size, register| Common::Random {
+            seed,
+            size,
+            register,
+        };
+        assert_eq!(
+            told(&[0x49, 0x0f, 0xc7, 0xf1]),
+            Some((random(false, 8, 9), 4))
+        );
+        assert_eq!(
+            told(&[0x66, 0x0f, 0xc7, 0xf9]),
+            Some((random(true, 2, 1), 4))
+        );
+        let pid = Common::ProcessorId { register: 2 };
+        assert_eq!(told(&[0xf3, 0x0f, 0xc7, 0xfa]), Some((pid, 4)));
         assert_eq!(told(&[0xf3, 0x41, 0x90]), None);
         // wrfsbase r9
         let base = SegmentBase {

@@ -21,6 +21,7 @@ use crate::guest::access;
 use crate::handover::Handover;
 use crate::loader::{self, LoadError, Resolved};
 use crate::lockstep;
+use crate::program::{Options, RecordOptions};
 use crate::sys::{self, err};
 use crate::syscall;
 
@@ -112,7 +113,7 @@ fn prepare(
     let exe = CString::new(found.exe.path.as_os_str().as_bytes()).map_err(|_| libc::EINVAL)?;
     ex.count_ticks();
     let variable = Handover {
-        options: lockstep::options_after_exec(ex),
+        options: options_after_exec(ex),
         exe,
         execfn: if is_own_exe { asked } else { found.execfn },
         exe_fd: passed,
@@ -132,6 +133,27 @@ fn prepare(
             Err(errno)
         }
     }
+}
+
+/// The options of the new process: it begins a stream after this one.
+fn options_after_exec(ex: &mut Executor) -> Options {
+    let mut options = lockstep::options_after_exec(ex);
+    let stream = ex.stream_after_exec();
+    options.record = match (options.record, &ex.recorder, stream) {
+        (Some(record), Some(recorder), Some(stream)) => Some(RecordOptions {
+            // A vfork child's stream is its parent's, which goes on.
+            before: if ex.kernel.own.in_vfork {
+                0
+            } else {
+                recorder.stream()
+            },
+            stream,
+            ..record
+        }),
+        // Nothing is recorded any more.
+        _ => None,
+    };
+    options
 }
 
 fn is_same(path: &Path, given: &CStr) -> bool {
@@ -222,6 +244,7 @@ fn start(ex: &mut Executor) -> Outcome {
         ex.code.save();
     }
     lockstep::finish(ex);
+    ex.record_exec();
     let Some(plan) = &ex.kernel.plan else {
         return Outcome::Return(err(libc::EINVAL));
     };

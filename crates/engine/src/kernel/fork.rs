@@ -107,6 +107,7 @@ fn make_copy(ex: &mut Executor, request: Request) -> Outcome {
     if !ex.kernel.own.in_vfork {
         ex.code.save();
     }
+    let stream = ex.record_before_fork();
     ex.before_fork();
     let flags = kernel_flags(request.flags);
     // SAFETY: without CLONE_VM and without a stack this is a fork; both sides return from it.
@@ -116,10 +117,12 @@ fn make_copy(ex: &mut Executor, request: Request) -> Outcome {
         // Its memory is its own, also if the parent was a vfork child.
         ex.kernel.own.in_vfork = false;
         ex.after_fork_child();
+        ex.record_as_child(stream);
         become_child(ex, &request);
         return Outcome::Return(0);
     }
     ex.after_fork_parent();
+    ex.record_forked(stream, pid);
     tell_parent(ex, &request, pid);
     Outcome::Return(pid)
 }
@@ -131,6 +134,7 @@ fn share(ex: &mut Executor, request: Request) -> Outcome {
         Ok(stack) => stack,
         Err(errno) => return Outcome::Return(err(errno)),
     };
+    ex.record_vfork();
     // From here on no handler runs in the parent until its own state is back.
     let borrowed = ex.before_vfork();
     let registers = Registers::take(ex.gs);
@@ -156,6 +160,7 @@ fn share(ex: &mut Executor, request: Request) -> Outcome {
     ex.kernel.own = own;
     ex.kernel.stacks.push(stack);
     ex.after_vfork_parent(borrowed);
+    ex.record_vfork_over(pid);
     tell_parent(ex, &request, pid);
     Outcome::Return(pid)
 }
@@ -175,6 +180,7 @@ extern "C" fn run_child(child: *mut Child) -> ! {
     ex.after_vfork_child();
     become_child(ex, &request);
     ex.gs.regs.gpr[RAX] = 0;
+    ex.record_vfork_child();
     ex.run()
 }
 

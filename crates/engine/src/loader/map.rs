@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use super::elf::{Image, Problem, Segment};
 use super::error::LoadError;
 use super::resolve::Executable;
+use crate::guest::access;
 use crate::layout;
 use crate::memory::{Backing, MapError, Memory};
 
@@ -72,6 +73,7 @@ fn map_segment(
     }
     if !segment.clear.is_empty() {
         let clear = moved(&segment.clear);
+        access::note_write(clear.start, clear.end - clear.start);
         // SAFETY: the page was just mapped writable, and the plan made sure that the file has it.
         unsafe {
             std::ptr::write_bytes(
@@ -80,6 +82,7 @@ fn map_segment(
                 (clear.end - clear.start) as usize,
             );
         }
+        memory.log_contents(clear);
     }
     if !segment.zero.is_empty() {
         let exec = segment.prot & libc::PROT_EXEC;

@@ -27,6 +27,7 @@ use std::os::fd::AsRawFd;
 pub use error::LoadError;
 pub use resolve::{Executable, Resolved, resolve, resolve_at};
 
+use crate::guest::access;
 use crate::memory::Memory;
 use crate::{sys, syscall, vdso};
 use stack::{Auxv, Contents};
@@ -103,11 +104,13 @@ pub fn load(
     }
     let size = stack.bytes.len() as u64 + stack::SPARE;
     memory.map_stack(size, prot, limit).map_err(no_memory)?;
+    access::note_write(stack.sp, stack.bytes.len() as u64);
     // SAFETY: the top of the stack was just mapped writable, `bytes.len()` and more below its end.
     unsafe {
         let to = stack.sp as *mut u8;
         std::ptr::copy_nonoverlapping(stack.bytes.as_ptr(), to, stack.bytes.len());
     }
+    memory.log_contents(stack.sp..stack.sp + stack.bytes.len() as u64);
     Ok(Entry {
         pc,
         sp: stack.sp,

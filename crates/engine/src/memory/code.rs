@@ -37,6 +37,11 @@ impl CodePages {
         }
     }
 
+    /// Is there a page with translated code in `range`?
+    pub(super) fn holds(&self, range: Range<u64>) -> bool {
+        self.pages.range(range).next().is_some()
+    }
+
     fn take(&mut self, range: Range<u64>) -> Vec<u64> {
         let pages: Vec<u64> = self.pages.range(range).copied().collect();
         pages.iter().for_each(|p| {

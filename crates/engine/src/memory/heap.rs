@@ -1,5 +1,7 @@
 //! The program break.
 
+use clew_recording::maps::{Change, Source};
+
 use super::Memory;
 use super::host::{self, MAP_FIXED_NOREPLACE};
 use super::mapping::{Backing, Mapping, page_up};
@@ -23,8 +25,9 @@ impl Memory {
         } else {
             self.shrink_heap(new, old)
         };
-        if done {
+        if done && self.brk.end != addr {
             self.brk.end = addr;
+            self.logged(|| Change::Break(addr));
         }
         self.brk.end
     }
@@ -42,6 +45,7 @@ impl Memory {
         let mut mapping = Mapping::anon(old, new, PROT);
         mapping.backing = Backing::Heap;
         self.map.insert(mapping);
+        self.logged_map(&mapping, Source::Zero, Vec::new());
         true
     }
 

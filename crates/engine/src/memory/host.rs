@@ -72,6 +72,25 @@ pub fn madvise(addr: u64, len: u64, advice: i32) -> Result<u64, i32> {
     answer(unsafe { syscall!(libc::SYS_madvise, addr, len, advice) })
 }
 
+/// Which pages are in memory: one byte for each, bit 0.
+pub fn mincore(range: Range<u64>, present: &mut [u8]) -> Result<u64, i32> {
+    let len = range.end - range.start;
+    debug_assert!(present.len() as u64 * 4096 >= len);
+    // SAFETY: the kernel writes a byte for each page, for which there is room.
+    answer(unsafe { syscall!(libc::SYS_mincore, range.start, len, present.as_mut_ptr()) })
+}
+
+/// Whether the machine has anything swapped out.
+pub fn swap_in_use() -> bool {
+    let mut info = std::mem::MaybeUninit::<libc::sysinfo>::zeroed();
+    // SAFETY: the kernel writes one sysinfo; zeroes are a valid one otherwise.
+    let info = unsafe {
+        syscall!(libc::SYS_sysinfo, info.as_mut_ptr());
+        info.assume_init()
+    };
+    info.totalswap != info.freeswap
+}
+
 /// Copies from guest memory; the error is EFAULT where it can't be read, never a signal.
 pub fn read_memory(addr: u64, buf: &mut [u8]) -> Result<usize, i32> {
     let local = libc::iovec {

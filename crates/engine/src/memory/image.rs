@@ -5,9 +5,12 @@
 
 use std::ops::Range;
 
+use clew_recording::maps::{Change, Source};
+
 use super::Memory;
 use super::file::FileIdentity;
 use super::host::{self, real_prot};
+use super::log::pages;
 use super::mapping::{Backing, Mapping, PAGE};
 use super::{Answer, MapError};
 use crate::layout;
@@ -54,6 +57,10 @@ impl Memory {
     pub fn register_image(&mut self, file: FileIdentity, range: Range<u64>) {
         self.images
             .retain(|i| i.range.end <= range.start || range.end <= i.range.start);
+        self.logged(|| Change::Image {
+            file: file.into(),
+            pages: pages(&range),
+        });
         self.images.push(Image {
             file,
             range,
@@ -80,19 +87,32 @@ impl Memory {
         offset: u64,
     ) -> Answer {
         let flags = libc::MAP_PRIVATE | libc::MAP_FIXED;
+        let stat = match self.records_changes() {
+            true => Some(super::file::stat(fd)?),
+            false => None,
+        };
+        let len = range.end - range.start;
+        let prepared = self.prepare(fd, stat.as_ref(), false, offset, len);
+        let fd = prepared.as_ref().map_or(fd, |p| p.fd(fd));
         let image = self.image_holding(&file, &range);
         let backing = Backing::File {
             file,
             offset,
             image,
         };
-        self.map_exactly(range, prot, flags, fd, offset, backing)
+        let mapping = self.map_exactly(range, prot, flags, fd, offset, backing)?;
+        if let Some(prepared) = prepared {
+            self.log_prepared(&mapping, &prepared);
+        }
+        Ok(mapping.start)
     }
 
     /// Maps fresh zero pages at exactly `range`, replacing what is there.
     pub fn map_zero(&mut self, range: Range<u64>, prot: i32, backing: Backing) -> Answer {
         let flags = libc::MAP_PRIVATE | libc::MAP_FIXED | libc::MAP_ANONYMOUS;
-        self.map_exactly(range, prot, flags, -1, 0, backing)
+        let mapping = self.map_exactly(range, prot, flags, -1, 0, backing)?;
+        self.logged_map(&mapping, Source::Zero, Vec::new());
+        Ok(mapping.start)
     }
 
     fn map_exactly(
@@ -103,7 +123,7 @@ impl Memory {
         fd: i32,
         offset: u64,
         backing: Backing,
-    ) -> Answer {
+    ) -> Result<Mapping, MapError> {
         let len = range.end - range.start;
         if !layout::is_guest(range.start, len) {
             return Err(MapError::Engine(range));
@@ -114,7 +134,7 @@ impl Memory {
         mapping.backing = backing;
         mapping.set_prot(prot);
         self.map.insert(mapping);
-        Ok(range.start)
+        Ok(mapping)
     }
 
     /// Like `forget`, but images announced for the range stay announced.
@@ -128,7 +148,8 @@ impl Memory {
     pub fn map_vdso(&mut self, bytes: &[u8; PAGE as usize]) -> Answer {
         let range = layout::VDSO..layout::VDSO + PAGE;
         let rw = libc::PROT_READ | libc::PROT_WRITE;
-        self.map_zero(range.clone(), rw, Backing::Anon)?;
+        let flags = libc::MAP_PRIVATE | libc::MAP_FIXED | libc::MAP_ANONYMOUS;
+        self.map_exactly(range.clone(), rw, flags, -1, 0, Backing::Anon)?;
         // SAFETY: the page was just mapped writable and nobody else knows of it.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), range.start as *mut u8, bytes.len());
@@ -138,6 +159,8 @@ impl Memory {
         let mut mapping = Mapping::anon(range.start, range.end, rx);
         mapping.backing = Backing::Vdso;
         self.map.insert(mapping);
+        self.logged_map(&mapping, Source::Zero, Vec::new());
+        self.log_contents(range.clone());
         Ok(range.start)
     }
 

@@ -48,7 +48,19 @@ pub struct Mapping {
     pub no_reserve: bool,
     /// A private file mapping that was writable at some time: its bytes may differ from the file's.
     pub was_writable: bool,
+    pub on_fork: OnFork,
     pub backing: Backing,
+}
+
+/// What a forked child finds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFork {
+    #[default]
+    Copied,
+    /// Zeroes (MADV_WIPEONFORK).
+    Wiped,
+    /// Nothing (MADV_DONTFORK).
+    Dropped,
 }
 
 impl Mapping {
@@ -62,6 +74,7 @@ impl Mapping {
             grows_down: false,
             no_reserve: false,
             was_writable: false,
+            on_fork: OnFork::Copied,
             backing: Backing::Anon,
         }
     }
@@ -88,6 +101,14 @@ impl Mapping {
             Backing::File { .. } => !self.shared && !self.was_writable,
             Backing::Vdso => true,
             _ => false,
+        }
+    }
+
+    /// Where the image begins that this is a part of.
+    pub fn image_base(&self) -> Option<u64> {
+        match self.backing {
+            Backing::File { image, .. } => image,
+            _ => None,
         }
     }
 

@@ -6,27 +6,37 @@
 //! - [`mapping`], [`map`]: one mapping; the map of all of them
 //! - [`file`](mod@file): which file a mapping shows
 //! - [`alloc`]: where a mapping without a fixed address goes
-//! - [`ops`], [`mremap`], [`heap`], [`shm`]: the system calls
+//! - [`ops`], [`mremap`], [`heap`], [`shm`], [`advice`]: the system calls
 //! - [`image`]: ELF images, their places and build-ids
 //! - [`stack`]: the main thread's stack
 //! - [`code`]: write protection of translated mutable code; which translations became stale
 //! - [`query`]: find, fetch
 //! - [`render`]: the text of `/proc/self/maps`
+//! - [`checksum`]: of all that is the guest's own
+//! - [`log`], `source`, `originals`: for a recording: changes, and copies of mapped files
+//! - [`apply`], [`objects`]: for a replay: recorded changes made again
 //! - [`host`]: the real calls
 
+pub mod advice;
 pub mod alloc;
+pub mod checksum;
+pub mod apply;
 pub mod code;
 pub mod file;
 pub mod heap;
 pub mod host;
 pub mod image;
+pub mod log;
 pub mod map;
 pub mod mapping;
 pub mod mremap;
+pub mod objects;
 pub mod ops;
+mod originals;
 pub mod query;
 pub mod render;
 pub mod shm;
+mod source;
 pub mod stack;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -36,9 +46,11 @@ mod tests;
 use std::ops::Range;
 
 pub use alloc::{ByHash, PlaceImage};
+pub use apply::{ApplyError, OpenFile};
 pub use file::FileIdentity;
 pub use image::BuildId;
-pub use mapping::{Backing, Mapping, PAGE};
+pub use log::{Changes, Note};
+pub use mapping::{Backing, Mapping, OnFork, PAGE};
 pub use query::{Code, Fetch, ImageAt};
 
 /// The guest's address space. One for each process; after a fork both have their own.
@@ -49,6 +61,14 @@ pub struct Memory {
     code: code::CodePages,
     /// Program break: its start and its present value.
     brk: Range<u64>,
+    /// Changes so far, if they are recorded.
+    log: Option<Box<log::Log>>,
+    /// Files whose mappings show a copy.
+    originals: originals::Originals,
+    /// Shared memory in a replay.
+    objects: objects::Objects,
+    /// Where the main stack can be accessed from, as a replay has it.
+    stack_floor: u64,
 }
 
 /// Why a mapping call can't be done.
@@ -90,6 +110,10 @@ impl Memory {
             images: Vec::new(),
             code: code::CodePages::default(),
             brk: heap..heap,
+            log: None,
+            originals: originals::Originals::default(),
+            objects: objects::Objects::default(),
+            stack_floor: crate::layout::STACK_TOP,
         }
     }
 

@@ -1,5 +1,7 @@
 //! mremap: shrink, grow in place, move.
 
+use clew_recording::maps::Change;
+
 use super::alloc::{ATTEMPTS, Want};
 use super::host::{self, MAP_FIXED_NOREPLACE};
 use super::mapping::{Backing, Mapping, PAGE, page_up};
@@ -9,7 +11,7 @@ use crate::layout;
 
 const MAYMOVE: i32 = libc::MREMAP_MAYMOVE;
 const FIXED: i32 = libc::MREMAP_FIXED;
-const DONTUNMAP: i32 = 4;
+pub(super) const DONTUNMAP: i32 = 4;
 
 impl Memory {
     pub fn mremap(&mut self, old: u64, old_len: u64, new_len: u64, flags: i32, new: u64) -> Answer {
@@ -124,6 +126,13 @@ impl Memory {
                 let mut grown = whole.slice(old, whole.end);
                 grown.end = end;
                 self.map.insert(grown);
+                self.logged(|| Change::Move {
+                    old,
+                    old_len,
+                    new: old,
+                    new_len,
+                    keep: false,
+                });
                 Ok(true)
             }
             Err(libc::ENOMEM) => Ok(false),
@@ -141,11 +150,33 @@ impl Memory {
         new: u64,
     ) -> Answer {
         host::mremap(old, old_len, new_len, flags, new)?;
+        let keep = flags & DONTUNMAP != 0;
+        self.after_move(whole, old, old_len, new, new_len, keep);
+        self.logged(|| Change::Move {
+            old,
+            old_len,
+            new,
+            new_len,
+            keep,
+        });
+        Ok(new)
+    }
+
+    /// Changes the map as the real mapping was moved. `whole` is what `old` is a part of.
+    pub(super) fn after_move(
+        &mut self,
+        whole: &Mapping,
+        old: u64,
+        old_len: u64,
+        new: u64,
+        new_len: u64,
+        keep: bool,
+    ) {
         self.forget(new..new + new_len);
         let moved = whole.slice(old, whole.end).moved_to(new, new_len);
         if old_len != 0 {
             self.forget(old..old + old_len);
-            if flags & DONTUNMAP != 0 {
+            if keep {
                 // The old range stays, emptied.
                 let left = whole.slice(old, old + old_len);
                 if whole.executable() && !matches!(whole.backing, Backing::File { .. }) {
@@ -155,6 +186,5 @@ impl Memory {
             }
         }
         self.map.insert(moved);
-        Ok(new)
     }
 }

@@ -7,9 +7,13 @@ use std::cell::OnceCell;
 use std::ops::Range;
 
 use super::alloc::{ATTEMPTS, Want, alignment};
+use clew_recording::maps::Change;
+
 use super::file::{self, FileStat};
 use super::host::{self, MAP_FIXED_NOREPLACE, real_prot};
-use super::mapping::{Backing, Mapping, PAGE, page_down, page_up};
+use super::log::pages;
+use super::mapping::{Backing, Mapping, OnFork, PAGE, page_down, page_up};
+use super::source::Prepared;
 use super::{Answer, MapError, Memory};
 use crate::layout;
 
@@ -78,7 +82,7 @@ impl Memory {
                 replace: f & MAP_FIXED_NOREPLACE == 0,
             },
         };
-        let request = Request {
+        let mut request = Request {
             len,
             prot,
             flags,
@@ -87,12 +91,14 @@ impl Memory {
             align,
             stat,
             elf: OnceCell::new(),
+            prepared: None,
         };
+        if let At::Fixed { replace } = at {
+            self.check_fixed(addr, len, replace)?;
+        }
+        request.prepared = self.prepare(fd, stat.as_ref(), !request.private(), off, len);
         match at {
-            At::Fixed { replace } => {
-                self.check_fixed(addr, len, replace)?;
-                self.map_at(addr, replace, &request)
-            }
+            At::Fixed { replace } => self.map_at(addr, replace, &request),
             At::Chosen => self.map_somewhere(page_down(addr), &request),
         }
     }
@@ -168,7 +174,9 @@ impl Memory {
             MAP_FIXED_NOREPLACE
         };
         let prot = real_prot(request.prot);
-        host::mmap(addr, request.len, prot, flags, request.fd, request.off)?;
+        let prepared = &request.prepared;
+        let fd = prepared.as_ref().map_or(request.fd, |p| p.fd(request.fd));
+        host::mmap(addr, request.len, prot, flags, fd, request.off)?;
         self.forget(range.clone());
         let backing = match request.stat {
             Some(stat) => Backing::File {
@@ -186,10 +194,14 @@ impl Memory {
             grows_down: request.flags & libc::MAP_GROWSDOWN != 0,
             no_reserve: request.flags & libc::MAP_NORESERVE != 0,
             was_writable: false,
+            on_fork: OnFork::Copied,
             backing,
         };
         mapping.set_prot(request.prot & ALL_PROT);
         self.map.insert(mapping);
+        if let Some(prepared) = prepared {
+            self.log_prepared(&mapping, prepared);
+        }
         Ok(addr)
     }
 
@@ -222,12 +234,25 @@ impl Memory {
             return Err(MapError::Engine(ours));
         }
         host::munmap(addr..end)?;
-        self.forget(addr..end);
+        self.forget_logged(addr..end);
         Ok(0)
     }
 
+    /// [`Memory::forget`] for what has no other record of it.
+    pub(super) fn forget_logged(&mut self, range: Range<u64>) {
+        for gone in self.forget(range) {
+            self.logged(|| Change::Unmap(pages(&(gone.start..gone.end))));
+        }
+    }
+
     /// Takes a range out of all books after the host has unmapped or replaced it.
-    pub(super) fn forget(&mut self, range: Range<u64>) {
+    /// What it was.
+    pub(super) fn forget(&mut self, range: Range<u64>) -> Vec<Mapping> {
+        self.forget_but(range, None)
+    }
+
+    /// The same, but the image at `keep` stays known.
+    pub(super) fn forget_but(&mut self, range: Range<u64>, keep: Option<u64>) -> Vec<Mapping> {
         let gone = self.map.remove(range.clone());
         for m in &gone {
             if m.executable() {
@@ -238,8 +263,11 @@ impl Memory {
             self.places.freed(&range);
         }
         self.code.drop_pages(range.clone());
-        self.images
-            .retain(|i| i.range.start < range.start || i.range.end > range.end);
+        self.objects.cut(range.clone());
+        self.images.retain(|i| {
+            Some(i.range.start) == keep || i.range.start < range.start || i.range.end > range.end
+        });
+        gone
     }
 
     pub fn mprotect(&mut self, addr: u64, len: u64, prot: i32) -> Answer {
@@ -289,7 +317,12 @@ impl Memory {
     }
 
     /// Gives one mapping (or part of one) another protection.
-    fn protect_piece(&mut self, piece: Mapping, prot: i32, done: bool) -> Result<(), MapError> {
+    pub(super) fn protect_piece(
+        &mut self,
+        piece: Mapping,
+        prot: i32,
+        done: bool,
+    ) -> Result<(), MapError> {
         let range = piece.start..piece.end;
         let writable = prot & libc::PROT_WRITE != 0;
         if piece.prot == prot {
@@ -316,35 +349,12 @@ impl Memory {
         if gone && !writable {
             self.code.drop_pages(range.clone());
         }
-        self.map.update(range, |m| m.set_prot(prot));
+        self.map.update(range.clone(), |m| m.set_prot(prot));
+        self.logged(|| Change::Protect {
+            pages: pages(&range),
+            prot: prot as u8,
+        });
         Ok(())
-    }
-
-    /// madvise, passed on; advice that throws contents away makes translations of them stale.
-    pub fn madvise(&mut self, addr: u64, len: u64, advice: i32) -> Answer {
-        const MADV_DONTNEED_LOCKED: i32 = 24;
-        let end = page_up(len)
-            .and_then(|len| addr.checked_add(len))
-            .ok_or(libc::EINVAL)?;
-        if !layout::is_guest(addr, end - addr)
-            && let Some(ours) = host::engine_overlap(addr..end)
-        {
-            return Err(MapError::Engine(ours));
-        }
-        let discards = [
-            libc::MADV_DONTNEED,
-            libc::MADV_FREE,
-            libc::MADV_REMOVE,
-            MADV_DONTNEED_LOCKED,
-        ];
-        if discards.contains(&advice) {
-            self.unprotect_for_kernel(addr, end - addr);
-            let changed: Vec<_> = self.map.overlapping(addr..end).copied().collect();
-            for m in changed.iter().filter(|m| m.executable() && !m.immutable()) {
-                self.code.mark_stale(m.start.max(addr)..m.end.min(end));
-            }
-        }
-        host::madvise(addr, len, advice).map_err(MapError::from)
     }
 }
 
@@ -360,6 +370,8 @@ struct Request {
     stat: Option<FileStat>,
     /// Does the file begin like an ELF image? Looked at once.
     elf: OnceCell<bool>,
+    /// For a recording.
+    prepared: Option<Prepared>,
 }
 
 impl Request {

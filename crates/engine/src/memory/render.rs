@@ -3,6 +3,7 @@
 //! Addresses and protection come from the map of mappings; names, devices, inodes and how far the
 //! stack has grown from the host's own file, where the real mapping lies at the same address.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use super::Memory;
@@ -19,17 +20,17 @@ struct Row<'a> {
     prot: i32,
     shared: bool,
     offset: u64,
-    dev: &'a str,
-    ino: &'a str,
-    name: &'a [u8],
+    dev: Cow<'a, str>,
+    ino: Cow<'a, str>,
+    name: Cow<'a, [u8]>,
 }
 
 impl Row<'_> {
     fn continued_by(&self, next: &Row<'_>) -> bool {
         let file = self.ino != "0";
         self.end == next.start
-            && (self.prot, self.shared, self.dev, self.ino, self.name)
-                == (next.prot, next.shared, next.dev, next.ino, next.name)
+            && (self.prot, self.shared) == (next.prot, next.shared)
+            && (&self.dev, &self.ino, &self.name) == (&next.dev, &next.ino, &next.name)
             && (!file || self.offset + (self.end - self.start) == next.offset)
     }
 
@@ -58,7 +59,7 @@ impl Row<'_> {
         if !self.name.is_empty() {
             let width = out.len() - begin;
             out.resize(out.len() + NAME_COLUMN.saturating_sub(width), b' ');
-            out.extend_from_slice(self.name);
+            out.extend_from_slice(&self.name);
         }
         out.push(b'\n');
     }
@@ -81,7 +82,7 @@ impl Memory {
         for m in self.iter() {
             let from = lines.partition_point(|l| l.range.end <= m.start);
             for line in lines[from..].iter().take_while(|l| l.range.start < m.end) {
-                let row = row(m, line);
+                let row = self.row(m, line);
                 match &mut pending {
                     Some(last) if last.continued_by(&row) => last.end = row.end,
                     _ => {
@@ -97,30 +98,40 @@ impl Memory {
         }
         out
     }
-}
 
-/// The part of a guest mapping that one real mapping backs.
-fn row<'a>(m: &Mapping, line: &Line<'a>) -> Row<'a> {
-    let start = m.start.max(line.range.start);
-    let name: &[u8] = match m.backing {
-        Backing::Heap => b"[heap]",
-        Backing::Stack => b"[stack]",
-        Backing::Vdso => b"[vdso]",
-        _ => line.name,
-    };
-    let offset = if line.ino == "0" {
-        0
-    } else {
-        line.offset + (start - line.range.start)
-    };
-    Row {
-        start,
-        end: m.end.min(line.range.end),
-        prot: m.prot,
-        shared: m.shared,
-        offset,
-        dev: line.dev,
-        ino: line.ino,
-        name,
+    /// The part of a guest mapping that one real mapping backs.
+    fn row<'a>(&self, m: &Mapping, line: &Line<'a>) -> Row<'a> {
+        let start = m.start.max(line.range.start);
+        let name: &[u8] = match m.backing {
+            Backing::Heap => b"[heap]",
+            Backing::Stack => b"[stack]",
+            Backing::Vdso => b"[vdso]",
+            _ => line.name,
+        };
+        let offset = if line.ino == "0" {
+            0
+        } else {
+            line.offset + (start - line.range.start)
+        };
+        let mut row = Row {
+            start,
+            end: m.end.min(line.range.end),
+            prot: m.prot,
+            shared: m.shared,
+            offset,
+            dev: line.dev.into(),
+            ino: line.ino.into(),
+            name: name.into(),
+        };
+        // What is really mapped may be a copy, which is none of the guest's business.
+        if let Backing::File { file, .. } = m.backing
+            && let Some(path) = self.originals.shown_path(&file)
+        {
+            let (major, minor) = (libc::major(file.dev), libc::minor(file.dev));
+            row.dev = format!("{major:02x}:{minor:02x}").into();
+            row.ino = file.ino.to_string().into();
+            row.name = path.into();
+        }
+        row
     }
 }

@@ -1,5 +1,7 @@
 //! System V shared memory: segments are mapped by their own calls.
 
+use clew_recording::maps::{Object, Source};
+
 use super::alloc::Want;
 use super::host;
 use super::mapping::{Backing, Mapping, PAGE, page_down, page_up};
@@ -52,6 +54,9 @@ impl Memory {
         mapping.shared = true;
         mapping.backing = Backing::Shm;
         self.map.insert(mapping);
+        if self.records_changes() {
+            self.log_segment(&mapping, id);
+        }
         Ok(at)
     }
 
@@ -70,12 +75,39 @@ impl Memory {
         while at < m.end && !mapped(at) {
             at += PAGE;
         }
-        self.forget(addr..at);
+        self.forget_logged(addr..at);
         Ok(0)
+    }
+
+    /// A segment's contents come from whoever had it before.
+    fn log_segment(&mut self, mapping: &Mapping, id: i32) {
+        let object = Object::Segment(id as u64);
+        let source = Source::Object {
+            object,
+            offset: 0,
+            size: mapping.len(),
+            copy: None,
+        };
+        self.logged_map(mapping, source, Vec::new());
+        let mut page = [0; PAGE as usize];
+        for at in (mapping.start..mapping.end).step_by(PAGE as usize) {
+            let read = host::read_memory(at, &mut page);
+            if read != Ok(page.len()) || page.iter().any(|&b| b != 0) {
+                self.log_contents(at..at + PAGE);
+            }
+        }
+        let note = format!(
+            "System V segment {id} is attached: what other processes write to it isn't recorded"
+        );
+        self.log_note(note, has_others(id));
     }
 }
 
 fn segment_size(id: i32) -> Result<u64, MapError> {
+    page_up(segment(id)?.shm_segsz as u64).ok_or(MapError::Errno(libc::ENOMEM))
+}
+
+fn segment(id: i32) -> Result<libc::shmid_ds, MapError> {
     // SAFETY: all-zero is a valid `shmid_ds`, which is plain numbers.
     let mut ds: libc::shmid_ds = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel writes one `shmid_ds`, which is what `ds` is.
@@ -83,7 +115,14 @@ fn segment_size(id: i32) -> Result<u64, MapError> {
     if sys::is_err(ret) {
         return Err(MapError::Errno(-ret as i32));
     }
-    page_up(ds.shm_segsz as u64).ok_or(MapError::Errno(libc::ENOMEM))
+    Ok(ds)
+}
+
+/// Does another process have the segment attached, or was it made by one?
+fn has_others(id: i32) -> bool {
+    // SAFETY: getpid touches no memory.
+    let me = unsafe { syscall!(libc::SYS_getpid) };
+    segment(id).is_ok_and(|ds| ds.shm_nattch > 1 || ds.shm_cpid as i64 != me)
 }
 
 fn mapped(page: u64) -> bool {

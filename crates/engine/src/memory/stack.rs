@@ -5,6 +5,8 @@
 //! In the map of mappings it covers what it may grow to; `/proc/self/maps` shows what it has
 //! grown to. The area below [`layout::STACK_TOP`] bounds it when the limit is "unlimited".
 
+use clew_recording::maps::{Change, Source};
+
 use super::host::{self, MAP_FIXED_NOREPLACE, real_prot};
 use super::mapping::{Backing, Mapping, PAGE, page_down, page_up};
 use super::{Answer, MapError, Memory};
@@ -29,6 +31,8 @@ impl Memory {
         mapping.grows_down = true;
         mapping.backing = Backing::Stack;
         self.map.insert(mapping);
+        self.logged_map(&mapping, Source::Zero, Vec::new());
+        self.stack_floor = start;
         self.set_stack_limit(limit);
         Ok(start)
     }
@@ -58,8 +62,29 @@ impl Memory {
             more.start = floor;
             more.end = lowest.start;
             self.map.insert(more);
+            self.log_stack_floor(lowest.start);
+            self.logged_map(&more, Source::Zero, Vec::new());
+            self.stack_floor = floor;
+        } else if self.records_changes() && floor != self.stack_floor {
+            self.log_stack_floor(floor.min(grown_to()).max(lowest.start));
         }
     }
+
+    /// The limit alone decides what can be accessed of the map's stack.
+    fn log_stack_floor(&mut self, floor: u64) {
+        if floor != self.stack_floor {
+            self.stack_floor = floor;
+            self.logged(|| Change::Stack(floor));
+        }
+    }
+}
+
+/// Where the real stack begins by now.
+fn grown_to() -> u64 {
+    let text = host::maps().unwrap_or_default();
+    let mut lines = text.split(|&b| b == b'\n').filter_map(host::parse_line);
+    let found = lines.find(|l| layout::STACK.contains(&l.range.start));
+    found.map_or(layout::STACK_TOP, |line| line.range.start)
 }
 
 fn most() -> u64 {

@@ -15,6 +15,11 @@ const RDX: u8 = 2;
 pub fn is_engine_matter(ins: &Instruction) -> bool {
     match ins.mnemonic() {
         Mnemonic::Cpuid
+        | Mnemonic::Rdtsc
+        | Mnemonic::Rdtscp
+        | Mnemonic::Rdrand
+        | Mnemonic::Rdseed
+        | Mnemonic::Rdpid
         | Mnemonic::Xgetbv
         | Mnemonic::Pause
         | Mnemonic::Wrfsbase

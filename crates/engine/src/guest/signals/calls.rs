@@ -2,6 +2,8 @@
 
 use super::altstack::AltStack;
 use super::frame;
+use clew_recording::event::Cause;
+
 use crate::context::{RSP, Xsave};
 use crate::executor::Executor;
 use crate::guest::access::{self, Fault};
@@ -148,7 +150,7 @@ pub fn sys_sigaltstack(ex: &mut Executor, args: [u64; 6]) -> Outcome {
 
 pub fn sys_rt_sigreturn(ex: &mut Executor, _args: [u64; 6]) -> Outcome {
     if restore_frame(ex).is_none() {
-        ex.force(&Siginfo::fault(libc::SIGSEGV, SI_KERNEL, 0));
+        ex.force(&Siginfo::fault(libc::SIGSEGV, SI_KERNEL, 0), Cause::Fault);
     }
     Outcome::Replaced
 }

@@ -3,6 +3,8 @@
 
 use super::altstack::{AltStack, SS_AUTODISARM};
 use super::frame::{self, Details};
+use clew_recording::event::{Cause, Place};
+
 use crate::context::{RAX, RDI, RDX, RSI, RSP, Xsave};
 use crate::executor::Executor;
 use crate::guest::threads::State;
@@ -112,14 +114,13 @@ impl Executor {
             return;
         }
         if handler != libc::SIG_DFL as u64 {
-            self.run_handler(info);
+            self.run_handler(info, Cause::Outside);
             return;
         }
         match sig {
             libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH | libc::SIGCONT => {}
             _ if SigSet::SYNCHRONOUS.contains(sig) => {
-                self.ending();
-                handlers::die_by(sig);
+                self.die(sig, Cause::Outside);
             }
             // The disposition changed after the signal was taken: now it's the kernel's to act on.
             _ => siginfo::requeue(self.current().tid, info),
@@ -127,7 +128,8 @@ impl Executor {
     }
 
     /// Puts a frame on the current thread's stack and makes it go on in its handler.
-    pub fn run_handler(&mut self, info: &Siginfo) {
+    pub fn run_handler(&mut self, info: &Siginfo, cause: Cause) {
+        let at = self.recording().then(|| self.signal_place(cause));
         let sig = info.signo();
         let action = *self.signals.action(sig);
         let thread = self.current();
@@ -157,16 +159,16 @@ impl Executor {
                 Some(place)
             });
         let Some(place) = written else {
-            return self.no_room_for_frame(sig);
+            return self.no_room_for_frame(sig, cause, at);
         };
-        let regs = &mut self.gs.regs;
-        regs.gpr[RDI] = sig as u64;
-        regs.gpr[RSI] = place.frame + 8 + frame::UCONTEXT as u64;
-        regs.gpr[RDX] = place.frame + 8;
-        regs.gpr[RAX] = 0;
-        regs.gpr[RSP] = place.frame;
-        regs.rip = action.handler;
-        regs.rflags &= !CLEARED_FLAGS;
+        let entered = &mut self.gs.regs;
+        entered.gpr[RDI] = sig as u64;
+        entered.gpr[RSI] = place.frame + 8 + frame::UCONTEXT as u64;
+        entered.gpr[RDX] = place.frame + 8;
+        entered.gpr[RAX] = 0;
+        entered.gpr[RSP] = place.frame;
+        entered.rip = action.handler;
+        entered.rflags &= !CLEARED_FLAGS;
         switch::load_extended(self.gs, &Xsave::default());
         let signals = &mut self.current().signals;
         signals.saved_mask = None;
@@ -178,6 +180,9 @@ impl Executor {
             mask = mask.union(SigSet::only(sig));
         }
         signals.mask = mask.blockable();
+        if let Some(place) = at {
+            self.record_signal(info, cause, place, &regs);
+        }
         if action.flags & SA_RESETHAND != 0 {
             let reset = handlers::Action {
                 handler: libc::SIG_DFL as u64,
@@ -187,12 +192,21 @@ impl Executor {
         }
     }
 
+    /// The process dies by `sig`, here and now.
+    pub fn die(&mut self, sig: i32, cause: Cause) -> ! {
+        self.ending();
+        self.record_death(sig, cause);
+        handlers::die_by(sig)
+    }
+
     /// The frame couldn't be written: a segmentation fault, and if it was for one, death.
-    fn no_room_for_frame(&mut self, sig: i32) {
-        if sig == libc::SIGSEGV {
-            self.ending();
-            handlers::die_by(libc::SIGSEGV);
+    fn no_room_for_frame(&mut self, sig: i32, cause: Cause, at: Option<Place>) {
+        if let Some(place) = at {
+            self.unplace(place);
         }
-        self.force(&Siginfo::fault(libc::SIGSEGV, siginfo::SI_KERNEL, 0));
+        if sig == libc::SIGSEGV {
+            self.die(libc::SIGSEGV, cause);
+        }
+        self.force(&Siginfo::fault(libc::SIGSEGV, siginfo::SI_KERNEL, 0), cause);
     }
 }

@@ -1,9 +1,10 @@
 //! Synchronous signals: an instruction of the guest raised them, so they can't wait.
 
+use clew_recording::event::Cause;
+
 use super::Trap;
 use crate::context::Fault;
 use crate::executor::Executor;
-use crate::host::handlers;
 use crate::host::siginfo::{SI_KERNEL, Siginfo};
 
 const PAGE_FAULT: u64 = 14;
@@ -40,7 +41,7 @@ impl Executor {
             err: fault.err,
             cr2: fault.cr2,
         };
-        self.force(&Siginfo::fault(fault.signo, code, addr));
+        self.force(&Siginfo::fault(fault.signo, code, addr), Cause::Fault);
     }
 
     /// A fault that the engine found itself (`int3`, a fetch from unmapped memory, ...).
@@ -64,13 +65,12 @@ impl Executor {
 
     /// Makes the current thread take `info` now: a signal that is blocked, ignored or without
     /// handler kills, as the kernel has it.
-    pub fn force(&mut self, info: &Siginfo) {
+    pub fn force(&mut self, info: &Siginfo, cause: Cause) {
         let sig = info.signo();
         if self.current().signals.mask.contains(sig) || !self.signals.has_handler(sig) {
-            self.ending();
-            handlers::die_by(sig);
+            self.die(sig, cause);
         }
-        self.run_handler(info);
+        self.run_handler(info, cause);
         self.unblock_in_kernel();
     }
 }

@@ -44,6 +44,7 @@ impl Executor {
     /// `exit_group`: ends the process.
     pub fn exit_group(&mut self, status: u64) -> ! {
         self.ending();
+        self.record_exit(status as i32);
         let slots: Vec<usize> = self.threads.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
             self.release_robust(slot);

@@ -61,6 +61,8 @@ pub struct Wake {
 
 pub struct Thread {
     pub tid: i32,
+    /// Its number in the recording.
+    pub number: u32,
     /// Registers while another thread is current.
     pub regs: Regs,
     pub xsave: Xsave,
@@ -89,6 +91,7 @@ impl Thread {
     fn new(tid: i32) -> Box<Thread> {
         Box::new(Thread {
             tid,
+            number: 0,
             regs: Regs::default(),
             xsave: Xsave::default(),
             signals: ThreadSignals::default(),
@@ -124,6 +127,8 @@ pub struct Threads {
     queue: VecDeque<usize>,
     multi: bool,
     turn_over: bool,
+    /// Single steps since the budget was last used up.
+    pub steps: u32,
     /// The budget of this turn.
     budget: i64,
     timers: BinaryHeap<Timer>,
@@ -144,6 +149,7 @@ impl Default for Threads {
             queue: VecDeque::new(),
             multi: false,
             turn_over: false,
+            steps: 0,
             budget: 0,
             timers: BinaryHeap::new(),
             waits: 0,

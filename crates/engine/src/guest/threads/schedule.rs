@@ -2,11 +2,12 @@
 
 use std::cmp::Reverse;
 
+use clew_recording::event::Cause;
+
 use super::{State, Wake};
 use crate::context::RAX;
 use crate::executor::Executor;
 use crate::guest::signals::Signals;
-use crate::host::handlers;
 use crate::host::proxy::{Proxy, Reply};
 use crate::host::siginfo::Siginfo;
 use crate::host::sigset::SigSet;
@@ -58,6 +59,7 @@ impl Executor {
             let shared = !self.threads.queue.is_empty() || !self.threads.timers.is_empty();
             self.refill(if shared { BUDGET_SHARED } else { BUDGET_ALONE });
             self.gs.hub.entering_guest();
+            self.record_loose_effects();
             if !self.gs.hub.any() && !self.attention() {
                 return;
             }
@@ -67,6 +69,7 @@ impl Executor {
 
     /// The budget counter reached zero. If a kick had cut it, the turn goes on.
     pub fn budget_spent(&mut self) {
+        self.note_budget();
         if self.gs.kicked == 0 {
             self.threads.turn_over();
         }
@@ -85,6 +88,14 @@ impl Executor {
             self.threads.budget = budget;
             self.gs.ticks_left = budget;
         }
+    }
+
+    /// The ticks of the current thread so far.
+    pub fn ticks_now(&self) -> u64 {
+        let left = self.gs.ticks_left + self.gs.kicked;
+        let used = (self.threads.budget - left).max(0) as u64;
+        let slot = self.threads.current;
+        self.threads.get(slot).map_or(0, |thread| thread.ticks + used)
     }
 
     /// Books the ticks of the turn so far.
@@ -115,6 +126,7 @@ impl Executor {
 
     pub(super) fn switch_to(&mut self, next: usize) {
         self.count_ticks();
+        self.record_switch(next);
         let current = self.threads.current;
         if let Some(old) = self.threads.slots[current].as_deref_mut() {
             old.regs = self.gs.regs;
@@ -128,6 +140,7 @@ impl Executor {
         self.gs.ticks_left = 0;
         self.gs.kicked = 0;
         self.threads.budget = 0;
+        self.note_switched();
     }
 
     /// The current thread has waited: gives it the result, in its own turn.
@@ -140,11 +153,17 @@ impl Executor {
         if std::mem::take(&mut thread.masked_call) {
             self.end_masked(wake.value, wake.aborted);
         }
+        let before = self.gs.regs;
+        let mut result = None;
         if wake.aborted {
             self.restart_syscall();
         } else {
             let value = finish.map_or(wake.value, |finish| finish(self, wake.value));
             self.gs.regs.gpr[RAX] = value as u64;
+            result = Some(value);
+        }
+        if self.recording() {
+            self.record_resumed(result, &before);
         }
     }
 
@@ -261,8 +280,7 @@ impl Executor {
         } else {
             let ignored = self.signals.action(sig).handler == libc::SIG_IGN as u64;
             if !blocked && !ignored && SigSet::SYNCHRONOUS.contains(sig) {
-                self.ending();
-                handlers::die_by(sig);
+                self.die(sig, Cause::Outside);
             }
             self.sync_mask_of(slot);
             if blocked || !ignored {

@@ -79,6 +79,7 @@ impl Executor {
             let _ = self.put(child_tid, &(tid as i32));
         }
         self.threads.queue.push_back(slot);
+        self.record_new_thread(slot);
         Outcome::Return(tid)
     }
 
@@ -109,6 +110,9 @@ impl Executor {
             .executor_tid
             .store(tid as i32, Ordering::Relaxed);
         set_kernel_mask(SigSet::ASYNCHRONOUS);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.on_this_thread();
+        }
         let main = self.current();
         main.proxy = Some(proxy);
         main.signals.kernel_mask = mask;

@@ -1,0 +1,163 @@
+//! madvise: advice is passed on; what it throws away is known.
+
+use std::ops::Range;
+
+use clew_recording::maps::{Change, Discard};
+
+use super::host;
+use super::log::pages;
+use super::mapping::{Backing, Mapping, OnFork, PAGE, page_up};
+use super::{Answer, MapError, Memory};
+use crate::layout;
+
+const MADV_DONTNEED_LOCKED: i32 = 24;
+const MADV_GUARD_INSTALL: i32 = 102;
+const MADV_GUARD_REMOVE: i32 = 103;
+
+impl Memory {
+    /// Advice that throws contents away makes translations of them stale.
+    pub fn madvise(&mut self, addr: u64, len: u64, advice: i32) -> Answer {
+        let end = page_up(len)
+            .and_then(|len| addr.checked_add(len))
+            .ok_or(libc::EINVAL)?;
+        if !layout::is_guest(addr, end - addr)
+            && let Some(ours) = host::engine_overlap(addr..end)
+        {
+            return Err(MapError::Engine(ours));
+        }
+        let discards = [
+            libc::MADV_DONTNEED,
+            libc::MADV_FREE,
+            libc::MADV_REMOVE,
+            MADV_DONTNEED_LOCKED,
+        ];
+        if discards.contains(&advice) {
+            self.before_discard(addr..end);
+            if self.records_changes() {
+                return self.discard_recorded(addr..end, len, advice);
+            }
+        }
+        // Guards fault without a mapping that says so. Kernels before 6.13 don't know them either.
+        let guards = [MADV_GUARD_INSTALL, MADV_GUARD_REMOVE];
+        if guards.contains(&advice) && self.records_changes() {
+            return Err(libc::EINVAL.into());
+        }
+        let answer = host::madvise(addr, len, advice).map_err(MapError::from);
+        let on_fork = match advice {
+            libc::MADV_DONTFORK => OnFork::Dropped,
+            libc::MADV_WIPEONFORK => OnFork::Wiped,
+            libc::MADV_DOFORK | libc::MADV_KEEPONFORK => OnFork::Copied,
+            _ => return answer,
+        };
+        if answer.is_ok() && addr.is_multiple_of(PAGE) {
+            self.map.update(addr..end, |m| m.on_fork = on_fork);
+        }
+        answer
+    }
+
+    /// Contents of `range` are about to be thrown away.
+    pub(super) fn before_discard(&mut self, range: Range<u64>) {
+        self.unprotect_for_kernel(range.start, range.end - range.start);
+        let changed: Vec<_> = self.map.overlapping(range.clone()).copied().collect();
+        for m in changed.iter().filter(|m| m.executable() && !m.immutable()) {
+            let part = m.start.max(range.start)..m.end.min(range.end);
+            self.code.mark_stale(part);
+        }
+    }
+
+    /// Mapping by mapping, as the kernel goes about it, so that it is known how far it came.
+    fn discard_recorded(&mut self, range: Range<u64>, len: u64, advice: i32) -> Answer {
+        let Range { start, end } = range.clone();
+        let parts: Vec<Mapping> = self
+            .map
+            .overlapping(range)
+            .map(|m| m.slice(start, end))
+            .collect();
+        let odd = !start.is_multiple_of(PAGE) || len == 0;
+        if odd || parts.is_empty() {
+            return host::madvise(start, len, advice).map_err(MapError::from);
+        }
+        let hole = self.map.covered_to(start..end) < end;
+        for m in parts {
+            let part = m.start..m.end;
+            let plain = m.backing != Backing::Shm && !m.shared;
+            // Pages that are freed lazily change at a moment that nobody knows.
+            let real = match advice {
+                libc::MADV_FREE if plain && !matches!(m.backing, Backing::File { .. }) => {
+                    libc::MADV_DONTNEED
+                }
+                advice => advice,
+            };
+            let answer = host::madvise(part.start, part.end - part.start, real);
+            let kind = if advice == libc::MADV_REMOVE {
+                Discard::Shared
+            } else {
+                Discard::Private
+            };
+            match answer {
+                Ok(_) => {
+                    if plain || kind == Discard::Shared {
+                        self.logged(|| Change::Discard {
+                            pages: pages(&part),
+                            kind,
+                        });
+                    }
+                    self.log_original(&m);
+                }
+                // The stack's range is more than what it has grown to.
+                Err(libc::ENOMEM) if m.backing == Backing::Stack => {
+                    self.logged(|| Change::Discard {
+                        pages: pages(&part),
+                        kind,
+                    });
+                }
+                Err(errno) => {
+                    // A part of it may have been done.
+                    if m.prot != libc::PROT_NONE {
+                        self.log_contents(part);
+                    }
+                    return Err(errno.into());
+                }
+            }
+        }
+        if hole {
+            return Err(libc::ENOMEM.into());
+        }
+        Ok(0)
+    }
+
+    /// A private mapping was thrown back to its file, of which a replay has no copy.
+    fn log_original(&mut self, m: &Mapping) {
+        if let Backing::File { file, offset, .. } = m.backing
+            && !m.shared
+            && !self.originals.is_copied(&file)
+            && m.prot != libc::PROT_NONE
+        {
+            let end = file.size.saturating_sub(offset).min(m.len());
+            self.log_contents(m.start..m.start + end);
+        }
+    }
+
+    /// In a child that was just forked: what the guest asked to be wiped or dropped in it.
+    pub fn after_fork_child(&mut self) {
+        let odd: Vec<Mapping> = self
+            .map
+            .iter()
+            .filter(|m| m.on_fork != OnFork::Copied)
+            .copied()
+            .collect();
+        for m in odd {
+            match m.on_fork {
+                OnFork::Copied => {}
+                OnFork::Wiped => {
+                    self.before_discard(m.start..m.end);
+                    self.logged(|| Change::Discard {
+                        pages: pages(&(m.start..m.end)),
+                        kind: Discard::Private,
+                    });
+                }
+                OnFork::Dropped => self.forget_logged(m.start..m.end),
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! What a recording must know of the guest's mappings.
+//!
+//! In: each change, at the place where the real mapping and the map are changed. Out: [`Changes`],
+//! which the recorder takes after every event. What the engine does for itself (write protection
+//! of translated code) is not the guest's state and not written down.
+
+use std::ops::Range;
+
+use clew_recording::maps::{self, Change, Object, Pages, Source};
+use rustc_hash::FxHashMap;
+
+use super::Memory;
+use super::file::FileIdentity;
+use super::mapping::{Backing, Mapping};
+use crate::record::files::Files;
+
+/// All that happened to mappings since it was last asked for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// In order.
+    pub changes: Vec<Change>,
+    /// Memory whose contents are to be written down as well, after the changes: nothing else tells
+    /// them to a replay. All of it can be read.
+    pub contents: Vec<Range<u64>>,
+    pub notes: Vec<Note>,
+}
+
+impl Changes {
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.contents.is_empty() && self.notes.is_empty()
+    }
+}
+
+/// What can't be recorded faithfully, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    pub text: String,
+    /// The user should hear of it at once.
+    pub warn: bool,
+}
+
+/// Switched on for a recording.
+pub(super) struct Log {
+    pending: Changes,
+    any: bool,
+    pub(super) files: Files,
+    /// Number of the next shared anonymous mapping.
+    next_object: u64,
+    /// Shared files with the size that a replay knows of.
+    pub(super) sizes: FxHashMap<(u64, u64), u64>,
+    /// What was said already isn't said again.
+    said: Vec<String>,
+}
+
+impl Log {
+    pub(super) fn new_object(&mut self) -> Object {
+        self.next_object += 1;
+        Object::Anon(self.next_object)
+    }
+}
+
+impl Memory {
+    /// From now on changes are written down, and files are shown by copies in `files`. To be called
+    /// before anything is mapped.
+    pub fn record_changes(&mut self, files: Files) {
+        self.log = Some(Box::new(Log {
+            pending: Changes::default(),
+            any: false,
+            files,
+            next_object: 0,
+            sizes: FxHashMap::default(),
+            said: Vec::new(),
+        }));
+    }
+
+    pub fn records_changes(&self) -> bool {
+        self.log.is_some()
+    }
+
+    /// The folder's descriptor has another number now.
+    #[inline]
+    pub fn move_files(&mut self, fd: i32) {
+        if let Some(log) = &mut self.log {
+            log.files.set_folder(fd);
+        }
+    }
+
+    /// Is there anything for [`Memory::take_changes`]?
+    #[inline]
+    pub fn changes_pending(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.any)
+    }
+
+    /// What happened since the last call.
+    pub fn take_changes(&mut self) -> Changes {
+        match &mut self.log {
+            Some(log) if log.any => {
+                log.any = false;
+                std::mem::take(&mut log.pending)
+            }
+            _ => Changes::default(),
+        }
+    }
+
+    pub(super) fn logged(&mut self, change: impl FnOnce() -> Change) {
+        if let Some(log) = &mut self.log {
+            log.any = true;
+            log.pending.changes.push(change());
+        }
+    }
+
+    /// The engine itself wrote to `range` of a new mapping.
+    pub fn log_contents(&mut self, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        if let Some(log) = &mut self.log {
+            log.any = true;
+            log.pending.contents.push(range);
+        }
+    }
+
+    /// Says `text` once.
+    pub(super) fn log_note(&mut self, text: String, warn: bool) {
+        if let Some(log) = &mut self.log
+            && !log.said.contains(&text)
+        {
+            log.any = true;
+            log.said.push(text.clone());
+            log.pending.notes.push(Note { text, warn });
+        }
+    }
+
+    /// A mapping that was just made.
+    pub(super) fn logged_map(&mut self, mapping: &Mapping, source: Source, path: Vec<u8>) {
+        self.logged(|| Change::Map {
+            mapping: mapping.into(),
+            source,
+            path,
+        });
+    }
+}
+
+/// The range as a recording has it. It is page-aligned.
+pub(super) fn pages(range: &Range<u64>) -> Pages {
+    Pages {
+        start: range.start,
+        end: range.end,
+    }
+}
+
+impl From<&Mapping> for maps::Mapping {
+    fn from(m: &Mapping) -> maps::Mapping {
+        maps::Mapping {
+            pages: pages(&(m.start..m.end)),
+            prot: m.prot as u8,
+            shared: m.shared,
+            grows_down: m.grows_down,
+            no_reserve: m.no_reserve,
+            was_writable: m.was_writable,
+            backing: match m.backing {
+                Backing::Anon => maps::Backing::Anon,
+                Backing::Heap => maps::Backing::Heap,
+                Backing::Stack => maps::Backing::Stack,
+                Backing::Vdso => maps::Backing::Vdso,
+                Backing::Shm => maps::Backing::Shm,
+                Backing::File {
+                    file,
+                    offset,
+                    image,
+                } => maps::Backing::File {
+                    file: file.into(),
+                    offset,
+                    image,
+                },
+            },
+        }
+    }
+}
+
+impl From<&maps::Mapping> for Mapping {
+    fn from(m: &maps::Mapping) -> Mapping {
+        Mapping {
+            start: m.pages.start,
+            end: m.pages.end,
+            prot: m.prot as i32,
+            shared: m.shared,
+            grows_down: m.grows_down,
+            no_reserve: m.no_reserve,
+            was_writable: m.was_writable,
+            on_fork: Default::default(),
+            backing: match m.backing {
+                maps::Backing::Anon => Backing::Anon,
+                maps::Backing::Heap => Backing::Heap,
+                maps::Backing::Stack => Backing::Stack,
+                maps::Backing::Vdso => Backing::Vdso,
+                maps::Backing::Shm => Backing::Shm,
+                maps::Backing::File {
+                    file,
+                    offset,
+                    image,
+                } => Backing::File {
+                    file: file.into(),
+                    offset,
+                    image,
+                },
+            },
+        }
+    }
+}
+
+impl From<FileIdentity> for maps::FileId {
+    fn from(file: FileIdentity) -> maps::FileId {
+        maps::FileId {
+            dev: file.dev,
+            ino: file.ino,
+            size: file.size,
+            mtime_ns: file.mtime_ns,
+        }
+    }
+}
+
+impl From<maps::FileId> for FileIdentity {
+    fn from(file: maps::FileId) -> FileIdentity {
+        FileIdentity {
+            dev: file.dev,
+            ino: file.ino,
+            size: file.size,
+            mtime_ns: file.mtime_ns,
+        }
+    }
+}

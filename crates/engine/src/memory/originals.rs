@@ -1,0 +1,53 @@
+//! The files behind copies: where a mapping really shows a copy of a file, the guest must see the
+//! file's own path, device and inode.
+
+use rustc_hash::FxHashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use super::file::FileIdentity;
+
+#[derive(Default)]
+pub(super) struct Originals {
+    files: FxHashMap<FileIdentity, Original>,
+}
+
+struct Original {
+    /// As it was when the file was mapped.
+    path: Vec<u8>,
+    /// Mappings of it show a copy that nobody changes.
+    copied: bool,
+}
+
+impl Originals {
+    pub(super) fn remember(&mut self, file: FileIdentity, path: &[u8], copied: bool) {
+        let original = Original {
+            path: path.to_vec(),
+            copied,
+        };
+        self.files.insert(file, original);
+    }
+
+    /// Do mappings of the file show a copy?
+    pub(super) fn is_copied(&self, file: &FileIdentity) -> bool {
+        self.files.get(file).is_some_and(|o| o.copied)
+    }
+
+    pub(super) fn path(&self, file: &FileIdentity) -> Option<&[u8]> {
+        self.files.get(file).map(|o| &o.path[..])
+    }
+
+    /// The path that `/proc/self/maps` would have for a copied file.
+    pub(super) fn shown_path(&self, file: &FileIdentity) -> Option<Vec<u8>> {
+        let original = self.files.get(file).filter(|o| o.copied)?;
+        let mut path = original.path.clone();
+        let there = Path::new(std::ffi::OsStr::from_bytes(&path))
+            .symlink_metadata()
+            .is_ok_and(|meta| (meta.dev(), meta.ino()) == (file.dev, file.ino));
+        if !there && !path.ends_with(b" (deleted)") {
+            path.extend_from_slice(b" (deleted)");
+        }
+        Some(path)
+    }
+}

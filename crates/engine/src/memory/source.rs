@@ -1,0 +1,274 @@
+//! Recording: what a new mapping of the guest's really maps, and how a replay gets its contents.
+//!
+//! - private mappings of files (and shared ones that can't be written) map a copy that is kept with
+//!   the recording: nobody changes it, and a replay maps the same;
+//! - shared memory is mapped as it is. In a replay it is an object of the replaying process (see
+//!   [`super::objects`]), which begins with the contents that the file has now. The guest's own
+//!   stores repeat themselves; what its system calls write to the file is written down for the
+//!   mapped part ([`Memory::shared_ranges_of`]);
+//! - what others do to shared memory isn't seen. [`Memory::shared_with_others`] is the one place
+//!   that says when that can be; it only leads to a note so far.
+//!
+//! Support for memory that recorded processes share would hook in here: pages of such mappings are
+//! owned by one process at a time. [`Memory::shared_with_others`] tells which mappings those are;
+//! they are mapped without access at first (`real_prot` in `host` is the place); the fault handler
+//! asks for the page's ownership, kept in memory that the tree of processes shares, and the
+//! recorder writes down the page's contents as an effect of the faulting position wherever they
+//! changed while another process owned it. A replay applies those effects like any others and
+//! needs no ownership.
+
+use std::ops::Range;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use clew_recording::maps::{Change, Object, Source};
+
+use super::Memory;
+use super::file::{self, FileStat};
+use super::mapping::{Backing, Mapping};
+
+/// Contents up to this size go into the log rather than into a file.
+const SMALL: u64 = 1 << 20;
+/// A file that was left alone for so long isn't one that programs talk through.
+const SETTLED_NS: i64 = 3600 * 1_000_000_000;
+
+/// What to map instead of what the guest named, and what to write down about it.
+pub(super) struct Prepared {
+    /// The copy to map, if there is one.
+    copy: Option<OwnedFd>,
+    pub(super) source: Source,
+    pub(super) path: Vec<u8>,
+    /// Offsets in the file whose contents are to be written down once it is mapped.
+    contents: Vec<Range<u64>>,
+}
+
+impl Prepared {
+    fn plain(source: Source) -> Prepared {
+        Prepared {
+            copy: None,
+            source,
+            path: Vec::new(),
+            contents: Vec::new(),
+        }
+    }
+
+    /// The descriptor to map for the guest's `fd`.
+    pub(super) fn fd(&self, fd: i32) -> i32 {
+        self.copy.as_ref().map_or(fd, OwnedFd::as_raw_fd)
+    }
+}
+
+impl Memory {
+    /// Prepares a mapping of `len` bytes of a file, or of nothing. `None` if nothing is recorded.
+    pub(super) fn prepare(
+        &mut self,
+        fd: i32,
+        stat: Option<&FileStat>,
+        shared: bool,
+        offset: u64,
+        len: u64,
+    ) -> Option<Prepared> {
+        let log = self.log.as_mut()?;
+        let Some(stat) = stat.filter(|stat| !stat.is_dev_zero()) else {
+            return Some(Prepared::plain(if shared {
+                Source::Object {
+                    object: log.new_object(),
+                    offset: 0,
+                    size: len,
+                    copy: None,
+                }
+            } else {
+                Source::Zero
+            }));
+        };
+        let size = stat.identity.size;
+        let original = Source::Logged { offset, size };
+        let flags = match file::open_flags(fd) {
+            // The kernel will refuse to map it, in its own words.
+            Ok(flags) if flags & libc::O_PATH != 0 || flags & 3 == libc::O_WRONLY => {
+                return Some(Prepared::plain(original));
+            }
+            Ok(flags) => flags,
+            Err(_) => return Some(Prepared::plain(original)),
+        };
+        let path = crate::kernel::procfs::descriptor_path(fd);
+        let text = String::from_utf8_lossy(&path).into_owned();
+        if !stat.is_regular() {
+            let note = format!("a mapping of {text} isn't recorded: it isn't a file");
+            self.log_note(note, true);
+            let mut prepared = Prepared::plain(Source::Logged {
+                offset,
+                size: offset.saturating_add(len),
+            });
+            prepared.path = path;
+            return Some(prepared);
+        }
+        let frozen = !shared || (flags & 3 == libc::O_RDONLY && is_settled(stat));
+        let prepared = if frozen {
+            match log.files.copy(fd, stat, offset, len) {
+                Ok(copied) => {
+                    self.originals.remember(stat.identity, &path, true);
+                    Prepared {
+                        copy: Some(copied.fd),
+                        source: Source::Copy {
+                            name: copied.name,
+                            offset,
+                        },
+                        path,
+                        contents: Vec::new(),
+                    }
+                }
+                Err(errno) => {
+                    let why = std::io::Error::from_raw_os_error(errno);
+                    let note = format!("{text} can't be copied ({why}): contents are in the log");
+                    self.log_note(note, false);
+                    self.originals.remember(stat.identity, &path, false);
+                    let part = offset.min(size)..offset.saturating_add(len).min(size);
+                    Prepared {
+                        copy: None,
+                        source: original,
+                        path,
+                        contents: file::guest_extents(fd, part),
+                    }
+                }
+            }
+        } else {
+            let part = offset.min(size)..offset.saturating_add(len).min(size);
+            let mut contents = file::guest_extents(fd, part);
+            let total: u64 = contents.iter().map(|e| e.end - e.start).sum();
+            let mut copy = None;
+            if total > SMALL
+                && let Ok(copied) = log.files.own_copy(fd, stat, offset, len)
+            {
+                copy = Some(copied.name);
+                contents.clear();
+            }
+            let (dev, ino) = (stat.identity.dev, stat.identity.ino);
+            log.sizes.insert((dev, ino), size);
+            self.originals.remember(stat.identity, &path, false);
+            let note = format!(
+                "{text} is mapped shared: what programs outside the recording write to it isn't seen"
+            );
+            self.log_note(note, false);
+            Prepared {
+                copy: None,
+                source: Source::Object {
+                    object: Object::File { dev, ino },
+                    offset,
+                    size,
+                    copy,
+                },
+                path,
+                contents,
+            }
+        };
+        Some(prepared)
+    }
+
+    /// Writes down a mapping that was just made as prepared.
+    pub(super) fn log_prepared(&mut self, mapping: &Mapping, prepared: &Prepared) {
+        self.logged_map(mapping, prepared.source.clone(), prepared.path.clone());
+        let Backing::File { offset, .. } = mapping.backing else {
+            return;
+        };
+        for extent in &prepared.contents {
+            let start = mapping.start + (extent.start.max(offset) - offset);
+            let end = mapping.start + (extent.end - offset).min(mapping.len());
+            if start < end {
+                self.log_contents(start..end);
+            }
+        }
+    }
+
+    /// Guest memory that shows bytes `offset..offset + len` of the file that `fd` has open, because
+    /// the file is mapped shared. To be asked after the guest's own call may have changed them:
+    /// contents of these ranges are an effect of that call. A changed size becomes a change of
+    /// mappings. Cheap if no file is mapped shared.
+    pub fn shared_ranges_of(&mut self, fd: i32, offset: u64, len: u64) -> Vec<Range<u64>> {
+        let Some(log) = &mut self.log else {
+            return Vec::new();
+        };
+        if log.sizes.is_empty() {
+            return Vec::new();
+        }
+        let Ok(stat) = file::stat(fd) else {
+            return Vec::new();
+        };
+        let (dev, ino) = (stat.identity.dev, stat.identity.ino);
+        let Some(known) = log.sizes.get_mut(&(dev, ino)) else {
+            return Vec::new();
+        };
+        let size = stat.identity.size;
+        let resized = std::mem::replace(known, size) != size;
+        let wanted = offset..offset.saturating_add(len).min(size);
+        let mut ranges = Vec::new();
+        let mut any = false;
+        for m in self.map.iter().filter(|m| m.shared) {
+            let Backing::File { file, offset, .. } = m.backing else {
+                continue;
+            };
+            if (file.dev, file.ino) != (dev, ino) || self.originals.is_copied(&file) {
+                continue;
+            }
+            any = true;
+            let start = wanted.start.max(offset);
+            let end = wanted.end.min(offset.saturating_add(m.len()));
+            if start < end && m.prot != libc::PROT_NONE {
+                ranges.push(m.start + (start - offset)..m.start + (end - offset));
+            }
+        }
+        if resized && any {
+            let object = Object::File { dev, ino };
+            self.logged(|| Change::Resize { object, size });
+        }
+        if !any && let Some(log) = &mut self.log {
+            log.sizes.remove(&(dev, ino));
+        }
+        ranges
+    }
+
+    /// Shared memory that another process will be able to change once this one forks: the one
+    /// place that says so.
+    pub fn shared_with_others(&self) -> impl Iterator<Item = &Mapping> {
+        self.map.iter().filter(|m| {
+            let copied = match m.backing {
+                Backing::File { file, .. } => self.originals.is_copied(&file),
+                _ => false,
+            };
+            m.shared && !copied
+        })
+    }
+
+    /// To be called before a fork (not a vfork): notes what parent and child will share.
+    pub fn before_fork(&mut self) {
+        if self.log.is_none() {
+            return;
+        }
+        let shared: Vec<Mapping> = self.shared_with_others().copied().collect();
+        for m in shared {
+            let what = match m.backing {
+                Backing::Shm => "a System V segment".to_owned(),
+                Backing::File { file, .. } => match self.originals.path(&file) {
+                    Some(path) => String::from_utf8_lossy(path).into_owned(),
+                    None => "a file".to_owned(),
+                },
+                _ => "anonymous memory".to_owned(),
+            };
+            self.log_note(
+                format!(
+                    "{what} at {:#x} is shared with a forked process: what one writes there isn't \
+                     recorded for the other",
+                    m.start
+                ),
+                true,
+            );
+        }
+    }
+}
+
+/// Is the file one that nobody changes?
+fn is_settled(stat: &FileStat) -> bool {
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |d| d.as_nanos() as i64);
+    now.saturating_sub(stat.ctime_ns.max(stat.identity.mtime_ns)) > SETTLED_NS
+}

@@ -1,0 +1,535 @@
+//! What the executor tells the recorder: one function for each kind of event.
+
+use std::os::unix::ffi::OsStrExt;
+
+use clew_recording::channel::Finished;
+use clew_recording::event::{
+    Call as Written, Cause, Effect, End, Event, Origin, Output, Place, Start, StreamId,
+};
+
+use super::{Arrival, Recorder, output};
+use crate::context::{Regs, Xsave};
+use crate::executor::Executor;
+use crate::guest::access;
+use crate::host::siginfo::Siginfo;
+use crate::host::switch;
+use crate::kernel::table::{self, Args};
+use crate::kernel::{self, Outcome, outputs, stop};
+use crate::{sys, syscall};
+
+impl Executor {
+    #[inline]
+    pub fn recording(&self) -> bool {
+        self.recorder.is_some()
+    }
+
+    /// The current thread stands at an event.
+    fn arrive(&mut self) -> Arrival {
+        let now = self.ticks_now();
+        let regs = self.gs.regs;
+        let recorder = self.recorder.as_mut().expect("only while recording");
+        recorder.arrived += now - recorder.base;
+        recorder.base = now;
+        Arrival {
+            regs,
+            events: recorder.events,
+        }
+    }
+
+    /// The current thread is interrupted: where?
+    fn interrupted(&mut self) -> Place {
+        let steps = self.threads.steps;
+        let now = self.ticks_now();
+        let recorder = self.recorder.as_mut().expect("only while recording");
+        let at = if steps > 0 { recorder.at_budget } else { now };
+        let ticks = std::mem::take(&mut recorder.arrived) + at - recorder.base;
+        recorder.base = now;
+        self.threads.steps = 0;
+        Place { ticks, steps }
+    }
+
+    /// The budget is used up: if something happens before the next event, it happens from here.
+    pub(crate) fn note_budget(&mut self) {
+        let now = self.ticks_now();
+        let Some(recorder) = &mut self.recorder else {
+            return;
+        };
+        recorder.at_budget = now;
+        if recorder.values_wait() {
+            let place = self.interrupted();
+            self.check(place);
+        }
+    }
+
+    /// A place at which replay must have these registers.
+    fn check(&mut self, place: Place) {
+        let registers = checksum(&self.gs.regs);
+        self.recorder().event(&Event::Check {
+            place,
+            registers,
+            memory: None,
+        });
+    }
+
+    /// The effects that belong to the event just written: mappings, memory, registers.
+    fn effects(&mut self, before: Option<&Regs>) {
+        let changes = self.memory.take_changes();
+        let touched = access::take_notes();
+        let regs = self.gs.regs;
+        let recorder = self.recorder.as_mut().expect("only while recording");
+        for change in &changes.changes {
+            recorder.change(change);
+        }
+        for range in &changes.contents {
+            recorder.memory(range.start, range.end - range.start);
+        }
+        for (addr, len) in touched {
+            recorder.memory(addr, len);
+        }
+        if let Some(before) = before {
+            recorder.registers(before, &regs);
+        }
+        for note in changes.notes {
+            if note.warn {
+                stop::warn(&note.text);
+            }
+            recorder.event(&Event::Note(&note.text));
+        }
+    }
+
+    fn recorder(&mut self) -> &mut Recorder {
+        self.recorder.as_mut().expect("only while recording")
+    }
+
+    /// Answers the system call of the current thread, and writes down what came of it.
+    pub(crate) fn recorded_call(&mut self) {
+        let arrival = self.arrive();
+        let nr = arrival.regs.gpr[crate::context::RAX];
+        let gpr = &arrival.regs.gpr;
+        use crate::context::{R8, R9, R10, RDI, RDX, RSI};
+        let args: Args = [gpr[RDI], gpr[RSI], gpr[RDX], gpr[R10], gpr[R8], gpr[R9]];
+        let thread = self.current().number;
+        let mut written = Written {
+            ticks: 0,
+            nr: nr as u32,
+            args,
+            end: End::Replaced,
+            output: None,
+        };
+        self.recorder().call = Some(written);
+        let outcome = kernel::dispatch(self);
+        if self.recorder.is_none() {
+            return self.settle(&outcome);
+        }
+        if let Some(stream) = self.recorder().after_exec.take() {
+            self.recorder().channel().give_back(stream);
+        }
+        if std::mem::take(&mut self.recorder().just_forked) {
+            self.settle(&outcome);
+            self.effects(Some(&arrival.regs));
+            return;
+        }
+        // After a vfork the call is told about already.
+        let told = self.recorder().call.take().is_none();
+        let ended = self.threads.get(self.threads.current_slot()).is_none();
+        written.end = match outcome {
+            Outcome::Return(value) => End::Returned(value),
+            Outcome::Restart => End::Restarted,
+            Outcome::Parked if !ended => End::Waits,
+            Outcome::Parked | Outcome::Replaced => End::Replaced,
+        };
+        let replaced = outcome == Outcome::Replaced;
+        if told {
+            self.settle(&outcome);
+            if let Outcome::Return(value) = outcome {
+                self.record_resumed(Some(value), &arrival.regs);
+            }
+            return;
+        }
+        if self.recorder().events != arrival.events {
+            // A signal took its place (a bad frame at sigreturn).
+            return;
+        }
+        let call = table::lookup(nr);
+        if let Outcome::Return(value) = outcome {
+            if value > 0 && output::writes(call, &args) {
+                written.output = self.output_of(args[0] as i32);
+            }
+            outputs::each(call, &args, Some(value), &mut |addr, len| {
+                access::note_write(addr, len);
+            });
+        }
+        if written.end == End::Waits && output::writes(call, &args) {
+            written.output = self.output_of(args[0] as i32);
+        }
+        self.settle(&outcome);
+        written.ticks = self.recorder().take_arrived();
+        self.recorder().event(&Event::Call(written));
+        // What a call returns is in the event itself.
+        let mut expected = arrival.regs;
+        if let Outcome::Return(value) = outcome {
+            expected.gpr[crate::context::RAX] = value as u64;
+        }
+        if outcome == Outcome::Restart {
+            expected.rip -= 2;
+        }
+        self.effects((!ended).then_some(&expected));
+        if replaced && !ended {
+            self.extended_effect();
+        }
+        self.tell_new_threads();
+        if ended {
+            self.recorder().event(&Event::EndedThread { thread });
+        }
+    }
+
+    /// The vector state as it is now.
+    fn extended_effect(&mut self) {
+        let mut area = Xsave::default();
+        switch::save_extended(self.gs, &mut area);
+        self.recorder().effect(&Effect::Extended(&area.0));
+    }
+
+    fn tell_new_threads(&mut self) {
+        for slot in std::mem::take(&mut self.recorder().new_threads) {
+            let Some(thread) = self.threads.get(slot) else {
+                continue;
+            };
+            let (event, regs) = (
+                Event::NewThread {
+                    thread: thread.number,
+                    tid: thread.tid,
+                },
+                thread.regs,
+            );
+            let recorder = self.recorder();
+            recorder.event(&event);
+            recorder.all_registers(&regs);
+        }
+    }
+
+    /// Which standard stream `fd` is, and when.
+    fn output_of(&mut self, fd: i32) -> Option<Output> {
+        let recorder = self.recorder();
+        let to = recorder.standard.which(fd)?;
+        let order = recorder.channel().next_output();
+        Some(Output { to, order })
+    }
+
+    /// A thread was made, in `slot`.
+    pub(crate) fn record_new_thread(&mut self, slot: usize) {
+        let Some(recorder) = &mut self.recorder else {
+            return;
+        };
+        let number = recorder.thread_number();
+        recorder.new_threads.push(slot);
+        if let Some(thread) = self.threads.get_mut(slot) {
+            thread.number = number;
+        }
+    }
+
+    /// Executes an instruction for the current thread, and writes down what it answered.
+    pub(crate) fn recorded_instruction(&mut self) {
+        let arrival = self.arrive();
+        let what = kernel::emulate::instruction(self);
+        if self.recorder().events != arrival.events {
+            // It faulted instead.
+            return;
+        }
+        let ticks = self.recorder().take_arrived();
+        self.recorder().event(&Event::Instruction { ticks, what });
+        self.effects(Some(&arrival.regs));
+    }
+
+    /// A handler was entered; `before` were the registers.
+    pub(crate) fn record_signal(&mut self, info: &Siginfo, cause: Cause, place: Place, before: &Regs) {
+        let signo = info.signo();
+        self.recorder().event(&Event::Signal {
+            place,
+            cause,
+            signo,
+            info: &info.0,
+        });
+        self.recorder().effect(&Effect::Extended(&[]));
+        self.effects(Some(before));
+    }
+
+    /// Where a signal that is about to be delivered finds the current thread.
+    pub(crate) fn signal_place(&mut self, cause: Cause) -> Place {
+        if cause == Cause::Outside {
+            return self.interrupted();
+        }
+        self.arrive();
+        Place {
+            ticks: self.recorder().take_arrived(),
+            steps: 0,
+        }
+    }
+
+    /// A signal wasn't delivered after all: the place is still to be told.
+    pub(crate) fn unplace(&mut self, place: Place) {
+        self.threads.steps = place.steps;
+        let recorder = self.recorder();
+        recorder.arrived = place.ticks;
+        recorder.at_budget = recorder.base;
+    }
+
+    /// The current thread is about to give way to the one in `next`.
+    pub(crate) fn record_switch(&mut self, next: usize) {
+        if self.recorder.is_none() {
+            return;
+        }
+        let place = if self.threads.get(self.threads.current_slot()).is_some() {
+            self.interrupted()
+        } else {
+            Place::default()
+        };
+        let Some(to) = self.threads.get(next).map(|thread| thread.number) else {
+            return;
+        };
+        self.recorder().event(&Event::Switched { place, to });
+    }
+
+    /// Memory that the engine changed by itself, not for a call: before the guest goes on, it becomes
+    /// the effect of an event of its own.
+    pub(crate) fn record_loose_effects(&mut self) {
+        if self.recording() && access::any_notes() {
+            let place = self.interrupted();
+            self.check(place);
+            self.effects(None);
+        }
+    }
+
+    /// Another thread has become current.
+    pub(crate) fn note_switched(&mut self) {
+        let now = self.ticks_now();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.base = now;
+            recorder.at_budget = now;
+        }
+    }
+
+    /// The waiting call of the current thread has ended; `before` were the registers.
+    pub(crate) fn record_resumed(&mut self, result: Option<i64>, before: &Regs) {
+        self.recorder().event(&Event::Resumed { result });
+        let mut expected = *before;
+        match result {
+            Some(value) => expected.gpr[crate::context::RAX] = value as u64,
+            None => expected.rip -= 2,
+        }
+        self.effects(Some(&expected));
+    }
+
+    /// The process ends by `exit_group`.
+    pub(crate) fn record_exit(&mut self, status: i32) {
+        if self.recorder.is_none() {
+            return;
+        }
+        if self.kernel.own.in_vfork {
+            // The stream is the parent's and goes on.
+            if let Some(mut call) = self.recorder().call.take() {
+                call.ticks = self.recorder().take_arrived();
+                self.recorder().event(&Event::Call(call));
+                self.effects(None);
+            }
+            return;
+        }
+        let ticks = self.recorder().take_arrived();
+        self.recorder().event(&Event::Exited { ticks, status });
+        self.final_check();
+        self.recorder().finish(Finished::Ended);
+    }
+
+    /// The process is about to die by a signal.
+    pub(crate) fn record_death(&mut self, signo: i32, cause: Cause) {
+        if self.recorder.is_none() {
+            return;
+        }
+        let place = self.signal_place(cause);
+        self.recorder().event(&Event::Killed {
+            place,
+            cause,
+            signo,
+        });
+        if self.kernel.own.in_vfork {
+            return;
+        }
+        self.final_check();
+        self.recorder().finish(Finished::Ended);
+    }
+
+    /// A checksum of everything, for the replay to compare with.
+    fn final_check(&mut self) {
+        let registers = checksum(&self.gs.regs);
+        let memory = Some(self.memory.checksum());
+        let place = Place::default();
+        self.recorder().event(&Event::Check {
+            place,
+            registers,
+            memory,
+        });
+    }
+
+    /// Before a fork: the stream of the child.
+    pub(crate) fn record_before_fork(&mut self) -> Option<StreamId> {
+        match self.recorder.as_mut()?.reserve() {
+            Ok(stream) => Some(stream),
+            // Nothing is recorded any more.
+            Err(_) => None,
+        }
+    }
+
+    /// In the parent, after the fork.
+    pub(crate) fn record_forked(&mut self, stream: Option<StreamId>, pid: i64) {
+        let Some(stream) = stream else {
+            return;
+        };
+        let ticks = self.recorder().take_arrived();
+        let channel = *self.recorder().channel();
+        if sys::is_err(pid) {
+            channel.give_back(stream);
+            self.recorder().arrived = ticks;
+            return;
+        }
+        channel.expect(stream, pid as i32);
+        self.recorder().event(&Event::Forked {
+            ticks,
+            stream,
+            pid: pid as i32,
+        });
+    }
+
+    /// In the child of a fork.
+    pub(crate) fn record_as_child(&mut self, stream: Option<StreamId>) {
+        let Some(stream) = stream else {
+            self.recorder = None;
+            return;
+        };
+        let start = self.start_event();
+        if self.recorder().become_child(stream, start).is_err() {
+            self.recorder = None;
+        }
+    }
+
+    /// Who this process is; origin and time are for the recorder to fill in.
+    pub(crate) fn start_event(&self) -> Start {
+        // SAFETY: ids touch no memory.
+        let (pid, parent) = unsafe { (syscall!(libc::SYS_getpid), syscall!(libc::SYS_getppid)) };
+        let argv = self.program.argv.iter().map(|arg| arg.to_bytes().to_vec());
+        Start {
+            origin: Origin::Exec { before: 0 },
+            pid: pid as i32,
+            parent_pid: parent as i32,
+            tid: self.tid(),
+            exe: self.program.exe.as_os_str().as_bytes().to_vec(),
+            argv: argv.collect(),
+            time: 0,
+        }
+    }
+
+    /// Before a vfork: the parent waits, and its child runs in the same stream as another thread.
+    pub(crate) fn record_vfork(&mut self) {
+        let Some(recorder) = &mut self.recorder else {
+            return;
+        };
+        let Some(mut call) = recorder.call.take() else {
+            return;
+        };
+        call.ticks = recorder.take_arrived();
+        call.end = End::Waits;
+        recorder.event(&Event::Call(call));
+    }
+
+    /// First thing in the child of a vfork, its registers set.
+    pub(crate) fn record_vfork_child(&mut self) {
+        if self.recorder.is_none() {
+            return;
+        }
+        let thread = self.recorder().thread_number();
+        let current = self.current();
+        current.number = thread;
+        let tid = current.tid;
+        let regs = self.gs.regs;
+        let recorder = self.recorder();
+        recorder.vforks.push(thread);
+        recorder.event(&Event::NewThread { thread, tid });
+        recorder.all_registers(&regs);
+        recorder.event(&Event::Switched {
+            place: Place::default(),
+            to: thread,
+        });
+        self.note_switched();
+        self.effects(None);
+    }
+
+    /// In the parent, when the child of its vfork has gone.
+    pub(crate) fn record_vfork_over(&mut self, result: i64) {
+        if self.recorder.is_none() {
+            return;
+        }
+        let parent = self.current().number;
+        let recorder = self.recorder();
+        recorder.arrived = 0;
+        if !sys::is_err(result) {
+            if let Some(thread) = recorder.vforks.pop() {
+                recorder.event(&Event::EndedThread { thread });
+            }
+            recorder.event(&Event::Switched {
+                place: Place::default(),
+                to: parent,
+            });
+        }
+        self.note_switched();
+    }
+
+    /// The program is loaded and about to run.
+    pub(crate) fn record_start(&mut self, before: StreamId) {
+        if self.recorder.is_none() {
+            return;
+        }
+        let mut start = self.start_event();
+        start.origin = Origin::Exec { before };
+        start.time = self.recorder().channel().elapsed();
+        let regs = self.gs.regs;
+        self.recorder().event(&Event::Started(start));
+        self.effects(None);
+        self.recorder().all_registers(&regs);
+        self.recorder().effect(&Effect::Extended(&[]));
+        if before != 0 {
+            self.recorder().end_other(before);
+        }
+    }
+
+    /// The stream that the program to be started will have.
+    pub(crate) fn stream_after_exec(&mut self) -> Option<StreamId> {
+        let recorder = self.recorder.as_mut()?;
+        let stream = recorder.reserve().ok()?;
+        // SAFETY: an id touches no memory.
+        let pid = unsafe { syscall!(libc::SYS_getpid) };
+        recorder.channel().expect(stream, pid as i32);
+        recorder.after_exec = Some(stream);
+        Some(stream)
+    }
+
+    /// An exec is about to be tried.
+    pub(crate) fn record_exec(&mut self) {
+        if self.recorder.is_none() {
+            return;
+        }
+        let ticks = self.recorder().take_arrived();
+        self.recorder().event(&Event::Exec { ticks });
+    }
+}
+
+/// Of registers that are exact wherever an event can be: the arithmetic flags aren't at the end of
+/// a budget, where they may be dead and spoiled.
+pub fn checksum(regs: &Regs) -> u64 {
+    const ARITHMETIC: u64 = 0x8d5;
+    let mut sum = 0x9e37_79b9_7f4a_7c15u64;
+    for (n, &word) in regs.words().iter().enumerate() {
+        let word = if n == 17 { word & !ARITHMETIC } else { word };
+        sum = (sum ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        sum ^= sum >> 32;
+    }
+    sum
+}

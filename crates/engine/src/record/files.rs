@@ -1,0 +1,341 @@
+//! Copies of the files that a recorded program maps.
+//!
+//! In: an open file. Out: a descriptor of a copy that nobody changes, and its name in the
+//! recording's folder `files`. The guest maps the copy.
+//!
+//! A copy is named after the file's identity and change times, so a second process of the recording
+//! finds it with one open. Recordings beside each other share copies by hard links to a folder
+//! `pool`; one that has but one link left is nobody's any more. A file that was changed just now
+//! could be changed again within the same tick of the file system's clock: its copy gets a name of
+//! its own and is never found again.
+//!
+//! The folder is reached by a descriptor, since the guest may leave its root.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::kernel::file_size_limit;
+use crate::memory::file::{self, FileStat};
+use crate::sys;
+use crate::syscall;
+
+/// The folder of copies in a recording.
+pub const FOLDER: &str = "files";
+/// The folder of copies beside the recordings.
+pub const POOL: &str = "pool";
+const POOL_FROM_FOLDER: &std::ffi::CStr = c"../../pool";
+
+/// Changed so lately that it may change again without its times telling.
+const RACY_NS: i128 = 2_000_000_000;
+/// Larger files are copied in parts, unless the file system shares their blocks.
+const LARGE: u64 = 256 << 20;
+const FICLONE: u64 = 0x4004_9409;
+
+/// The folder of copies.
+#[derive(Debug)]
+pub struct Files {
+    folder: i32,
+}
+
+/// A copy, open for reading.
+#[derive(Debug)]
+pub struct Copied {
+    pub fd: OwnedFd,
+    pub name: String,
+}
+
+/// Makes the folder of copies in a recording's folder, and where wanted the pool beside it; a
+/// descriptor that stays open at an exec.
+pub fn prepare(recording: &Path, pool: bool) -> io::Result<OwnedFd> {
+    let make = |path: &Path| match std::fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    };
+    let folder = recording.join(FOLDER);
+    make(&folder)?;
+    if pool && let Some(beside) = recording.parent() {
+        make(&beside.join(POOL))?;
+    }
+    let opened = std::fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW)
+        .open(folder)?;
+    let opened = OwnedFd::from(opened);
+    // SAFETY: clears the flag of a descriptor of ours.
+    unsafe { syscall!(libc::SYS_fcntl, opened.as_raw_fd(), libc::F_SETFD, 0) };
+    Ok(opened)
+}
+
+/// Removes copies from a pool that no recording has, and what was left unfinished for long. How
+/// many bytes that was.
+pub fn sweep(pool: &Path) -> io::Result<u64> {
+    let mut freed = 0;
+    for entry in std::fs::read_dir(pool)? {
+        let path = entry?.path();
+        let Ok(meta) = path.symlink_metadata() else {
+            continue;
+        };
+        let age = meta.modified().ok().and_then(|t| t.elapsed().ok());
+        let idle = age.is_some_and(|age| age.as_secs() > 600);
+        // A fresh one may be about to be linked.
+        if meta.is_file() && meta.nlink() == 1 && idle && std::fs::remove_file(&path).is_ok() {
+            freed += meta.len();
+        }
+    }
+    Ok(freed)
+}
+
+impl Files {
+    /// Copies go to the folder that `folder`, a descriptor, has open.
+    pub fn new(folder: i32) -> Files {
+        Files { folder }
+    }
+
+    pub fn set_folder(&mut self, folder: i32) {
+        self.folder = folder;
+    }
+
+    /// A copy of the file for a mapping of `len` bytes from `offset`. The error is an errno; the
+    /// caller does without.
+    pub fn copy(&self, fd: i32, stat: &FileStat, offset: u64, len: u64) -> Result<Copied, i32> {
+        if is_racy(stat) {
+            return self.own_copy(fd, stat, offset, len);
+        }
+        let name = name_of(stat);
+        match self.open(&name) {
+            Err(libc::ENOENT) => {}
+            found => return found,
+        }
+        match self.pool() {
+            Ok(pool) => match link(pool.as_raw_fd(), &name, self.folder, &name) {
+                Ok(()) | Err(libc::EEXIST) => return self.open(&name),
+                Err(libc::ENOENT) => {
+                    if !self.make(pool.as_raw_fd(), &name, fd, stat)? {
+                        return self.own_copy(fd, stat, offset, len);
+                    }
+                    match link(pool.as_raw_fd(), &name, self.folder, &name) {
+                        Ok(()) | Err(libc::EEXIST) => return self.open(&name),
+                        Err(_) => {}
+                    }
+                }
+                // So many recordings have it already that it can't have another name.
+                Err(_) => {}
+            },
+            Err(_) => {}
+        }
+        if !self.make(self.folder, &name, fd, stat)? {
+            return self.own_copy(fd, stat, offset, len);
+        }
+        self.open(&name)
+    }
+
+    /// A copy for this one use: what the file has now from `offset` on, all of it if it isn't
+    /// large. Its length is the file's.
+    pub fn own_copy(&self, fd: i32, stat: &FileStat, offset: u64, len: u64) -> Result<Copied, i32> {
+        let name = format!("{}-{}", name_of(stat), unique());
+        let temporary = Temporary::new(self.folder, stat.identity.size)?;
+        let to = temporary.fd.as_raw_fd();
+        if !clone(fd, to) {
+            let size = stat.identity.size;
+            let mut part = 0..size;
+            if size > LARGE {
+                part = offset.min(size)..offset.saturating_add(len).min(size);
+            }
+            copy_part(fd, to, part, size)?;
+        }
+        temporary.rename(&name)?;
+        self.open(&name)
+    }
+
+    /// Makes the copy `name` in `folder`. False if the file can't be shared under that name: it is
+    /// large, or changed meanwhile.
+    fn make(&self, folder: i32, name: &str, fd: i32, stat: &FileStat) -> Result<bool, i32> {
+        let temporary = Temporary::new(folder, stat.identity.size)?;
+        let to = temporary.fd.as_raw_fd();
+        if !clone(fd, to) {
+            if stat.identity.size > LARGE {
+                return Ok(false);
+            }
+            copy_part(fd, to, 0..stat.identity.size, stat.identity.size)?;
+        }
+        let now = file::stat(fd)?;
+        if (now.identity, now.ctime_ns) != (stat.identity, stat.ctime_ns) {
+            return Ok(false);
+        }
+        temporary.rename(name)?;
+        Ok(true)
+    }
+
+    fn open(&self, name: &str) -> Result<Copied, i32> {
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOFOLLOW;
+        let fd = open_at(self.folder, name, flags, 0)?;
+        Ok(Copied {
+            fd,
+            name: name.to_owned(),
+        })
+    }
+
+    /// The pool, if there is one that only this user can write to.
+    fn pool(&self) -> Result<OwnedFd, i32> {
+        let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+        let path = POOL_FROM_FOLDER.as_ptr();
+        // SAFETY: opens a constant path.
+        let fd = unsafe { syscall!(libc::SYS_openat, self.folder, path, flags) };
+        let pool = owned(fd)?;
+        let stat = file::stat(pool.as_raw_fd())?;
+        // SAFETY: geteuid touches no memory.
+        let me = unsafe { syscall!(libc::SYS_geteuid) };
+        if stat.mode & 0o022 != 0 || stat.uid as i64 != me {
+            return Err(libc::EPERM);
+        }
+        Ok(pool)
+    }
+}
+
+/// A file under construction, removed unless it is given its name.
+struct Temporary {
+    folder: i32,
+    name: String,
+    fd: OwnedFd,
+    named: bool,
+}
+
+impl Temporary {
+    fn new(folder: i32, size: u64) -> Result<Temporary, i32> {
+        // The guest's limit must not make the kernel send a signal for a file of ours.
+        if size > file_size_limit() {
+            return Err(libc::EFBIG);
+        }
+        let name = format!("tmp-{}", unique());
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
+        let fd = open_at(folder, &name, flags, 0o400)?;
+        // SAFETY: sets the mode of a file of ours, which the guest's umask may have made smaller.
+        unsafe { syscall!(libc::SYS_fchmod, fd.as_raw_fd(), 0o400) };
+        Ok(Temporary {
+            folder,
+            name,
+            fd,
+            named: false,
+        })
+    }
+
+    /// Another process may have made the same: then one takes the other's place.
+    fn rename(mut self, name: &str) -> Result<(), i32> {
+        let (from, to) = (c_name(&self.name), c_name(name));
+        // SAFETY: names that end with NUL.
+        let ret = unsafe {
+            syscall!(
+                libc::SYS_renameat,
+                self.folder,
+                from.as_ptr(),
+                self.folder,
+                to.as_ptr()
+            )
+        };
+        self.named = ret == 0;
+        answer(ret).map(|_| ())
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.named {
+            let name = c_name(&self.name);
+            // SAFETY: removes a file of ours by name.
+            unsafe { syscall!(libc::SYS_unlinkat, self.folder, name.as_ptr(), 0) };
+        }
+    }
+}
+
+/// Gives `to` the blocks of `from`, where the file system can.
+fn clone(from: i32, to: i32) -> bool {
+    // SAFETY: FICLONE takes a descriptor and touches no memory.
+    unsafe { syscall!(libc::SYS_ioctl, to, FICLONE, from) == 0 }
+}
+
+/// Copies `part` of a file of `size` bytes; the rest of the copy is a hole.
+fn copy_part(from: i32, to: i32, part: std::ops::Range<u64>, size: u64) -> Result<(), i32> {
+    // SAFETY: ftruncate touches no memory.
+    answer(unsafe { syscall!(libc::SYS_ftruncate, to, size) })?;
+    for extent in file::guest_extents(from, part) {
+        file::copy_range(from, to, extent)?;
+    }
+    Ok(())
+}
+
+fn is_racy(stat: &FileStat) -> bool {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel writes one timespec.
+    unsafe { syscall!(libc::SYS_clock_gettime, libc::CLOCK_REALTIME, &raw mut now) };
+    let now = now.tv_sec as i128 * 1_000_000_000 + now.tv_nsec as i128;
+    let changed = stat.ctime_ns.max(stat.identity.mtime_ns.min(now as i64)) as i128;
+    now - changed < RACY_NS
+}
+
+/// The name of a file's copy.
+fn name_of(stat: &FileStat) -> String {
+    let id = &stat.identity;
+    format!(
+        "{:x}-{:x}-{:x}-{:x}-{:x}",
+        id.dev, id.ino, id.size, id.mtime_ns as u64, stat.ctime_ns as u64
+    )
+}
+
+/// A name that no other process of the recording comes up with.
+fn unique() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let n = NEXT.fetch_add(1, Ordering::Relaxed);
+    let mut random = [0u8; 8];
+    // SAFETY: the kernel writes at most the buffer's length.
+    unsafe { syscall!(libc::SYS_getrandom, random.as_mut_ptr(), random.len(), 0) };
+    // SAFETY: getpid touches no memory.
+    let pid = unsafe { syscall!(libc::SYS_getpid) };
+    format!("{pid:x}-{n:x}-{:x}", u64::from_le_bytes(random))
+}
+
+fn c_name(name: &str) -> CString {
+    CString::new(name).expect("made of digits and letters")
+}
+
+fn open_at(folder: i32, name: &str, flags: i32, mode: u32) -> Result<OwnedFd, i32> {
+    let name = c_name(name);
+    // SAFETY: opens a name that ends with NUL.
+    owned(unsafe { syscall!(libc::SYS_openat, folder, name.as_ptr(), flags, mode) })
+}
+
+fn owned(fd: i64) -> Result<OwnedFd, i32> {
+    let fd = answer(fd)?;
+    // SAFETY: the descriptor was just made, and nobody else knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+fn link(from: i32, name: &str, to: i32, as_name: &str) -> Result<(), i32> {
+    let (name, as_name) = (c_name(name), c_name(as_name));
+    // SAFETY: names that end with NUL.
+    let ret = unsafe {
+        syscall!(
+            libc::SYS_linkat,
+            from,
+            name.as_ptr(),
+            to,
+            as_name.as_ptr(),
+            0
+        )
+    };
+    answer(ret).map(|_| ())
+}
+
+fn answer(ret: i64) -> Result<i64, i32> {
+    if sys::is_err(ret) {
+        Err(-ret as i32)
+    } else {
+        Ok(ret)
+    }
+}

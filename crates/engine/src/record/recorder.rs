@@ -1,0 +1,269 @@
+//! The recorder of one stream: ring, encoder, and what it must remember between events.
+
+use clew_recording::channel::{Channel, Finished, OnFull, Producer, Status};
+use clew_recording::codec::Encoder;
+use clew_recording::maps::Change;
+use clew_recording::event::{
+    Call, Effect, Event, LONGEST_PIECE, Origin, REGISTERS, Start, StreamId, ThreadId,
+};
+
+use super::output::Standard;
+use crate::context::{GsBlock, Regs};
+use crate::guest::access;
+use crate::host::time::HALF;
+use crate::kernel::stop;
+use crate::layout;
+
+/// Cycles between two time stamps in the log: about a millisecond.
+const STAMP: u64 = 2_000_000;
+
+pub struct Recorder {
+    channel: Channel,
+    producer: Producer,
+    encoder: Encoder,
+    /// The ticks of the current thread at the last event.
+    pub(super) base: u64,
+    /// Ticks up to where the current thread stands that no event has told yet.
+    pub(super) arrived: u64,
+    /// The same at the last time that its budget was used up.
+    pub(super) at_budget: u64,
+    /// Number of events so far.
+    pub events: u64,
+    next_thread: ThreadId,
+    pub(super) standard: Standard,
+    /// This process has just been forked: the effects belong to its stream's start.
+    pub(super) just_forked: bool,
+    /// The call under way, as long as nothing was written about it.
+    pub(super) call: Option<Call>,
+    /// Threads that stand for children of vforks, innermost last.
+    pub(super) vforks: Vec<ThreadId>,
+    /// Threads that the call under way has made.
+    pub(super) new_threads: Vec<usize>,
+    last_stamp: u64,
+    room: Vec<u8>,
+    told_lost: bool,
+    /// The stream of the program that an exec under way would start.
+    pub(super) after_exec: Option<StreamId>,
+}
+
+/// How a thread came to an event: its registers there.
+pub struct Arrival {
+    pub regs: Regs,
+    /// Number of events before it.
+    pub events: u64,
+}
+
+impl Recorder {
+    /// A recorder for a program that was just started, in the recording behind `fd`.
+    /// `stream` was reserved for it by the process that it comes from, if not 0.
+    pub fn open(fd: i32, stream: StreamId, standard: Standard) -> std::io::Result<Recorder> {
+        let channel = Channel::open(fd)?;
+        let producer = if stream == 0 {
+            channel.new_stream()?
+        } else {
+            channel.producer_of(stream)?
+        };
+        Ok(Recorder {
+            channel,
+            producer,
+            encoder: Encoder::default(),
+            base: 0,
+            arrived: 0,
+            call: None,
+            at_budget: 0,
+            events: 0,
+            next_thread: 1,
+            standard,
+            just_forked: false,
+            vforks: Vec::new(),
+            new_threads: Vec::new(),
+            last_stamp: 0,
+            room: Vec::new(),
+            told_lost: false,
+            after_exec: None,
+        })
+    }
+
+    pub fn stream(&self) -> StreamId {
+        self.producer.stream()
+    }
+
+    pub fn channel(&self) -> &Channel {
+        &self.channel
+    }
+
+    pub(super) fn take_arrived(&mut self) -> u64 {
+        std::mem::take(&mut self.arrived)
+    }
+
+    pub(super) fn thread_number(&mut self) -> ThreadId {
+        self.next_thread += 1;
+        self.next_thread - 1
+    }
+
+    /// The stream of a process that is about to be made.
+    pub fn reserve(&mut self) -> std::io::Result<StreamId> {
+        self.channel.reserve_stream()
+    }
+
+    /// Has the executor moved to another kernel thread? The kernel tells the writer of its death.
+    pub fn on_this_thread(&mut self) {
+        self.producer.move_to_this_thread();
+    }
+
+    /// In the forked child: goes on in its own stream.
+    pub fn become_child(&mut self, stream: StreamId, mut start: Start) -> std::io::Result<()> {
+        let parent = self.producer.stream();
+        self.producer = self.channel.producer_of(stream)?;
+        self.encoder = Encoder::default();
+        self.events = 0;
+        self.arrived = 0;
+        self.just_forked = true;
+        self.new_threads.clear();
+        start.origin = Origin::Fork { parent };
+        start.time = self.channel.elapsed();
+        self.event(&Event::Started(start));
+        Ok(())
+    }
+
+    /// Writes an event, and now and then the time before it.
+    pub fn event(&mut self, event: &Event) {
+        self.flush_values();
+        // SAFETY: reads the time-stamp counter.
+        let now = unsafe { std::arch::x86_64::_rdtsc() };
+        if now.wrapping_sub(self.last_stamp) > STAMP {
+            self.last_stamp = now;
+            let time = self.channel.elapsed();
+            self.put(&Event::Time(time));
+        }
+        self.put(event);
+        self.events += 1;
+        if self.producer.status() != Status::Recording {
+            self.lost();
+        }
+    }
+
+    /// Writes down the answers that translated code took by itself since the last event.
+    fn flush_values(&mut self) {
+        // SAFETY: the block is mapped as long as the process lives; the guest isn't running, and
+        // its fields for values belong to the recorder.
+        let values = unsafe { &mut *(&raw mut (*(layout::GS_BLOCK as *mut GsBlock)).values) };
+        if values.used == 0 {
+            return;
+        }
+        let count = std::mem::take(&mut values.used) as usize;
+        // SAFETY: as many as were put there; the buffer has room for more.
+        let taken = unsafe { std::slice::from_raw_parts(values.buffer, count) };
+        let mut room = std::mem::take(&mut self.room);
+        let len = super::values::encode(taken, &mut room);
+        self.put(&Event::Values(&room[..len]));
+        self.room = room;
+    }
+
+    /// Whether so many answers wait that they should be written down.
+    pub(super) fn values_wait(&self) -> bool {
+        // SAFETY: as above.
+        let used = unsafe { (*(layout::GS_BLOCK as *const GsBlock)).values.used };
+        used as usize >= HALF
+    }
+
+    fn put(&mut self, event: &Event) {
+        let room = self.producer.reserve();
+        let len = self.encoder.event(event, room);
+        self.producer.commit(len);
+    }
+
+    /// Nothing is written any more: the guest ends or runs on, as was asked for.
+    #[cold]
+    fn lost(&mut self) {
+        if std::mem::replace(&mut self.told_lost, true) {
+            return;
+        }
+        let why = match self.producer.status() {
+            Status::Full => "no space is left for the recording",
+            _ => "the recording's writer is gone",
+        };
+        match self.channel.on_full() {
+            OnFull::Stop => {
+                stop::warn(&format!("{why}: stopping the program (--on-full=stop)"));
+                stop::exit(stop::STATUS);
+            }
+            OnFull::Continue => stop::warn(&format!(
+                "{why}: the program goes on, what it does from here on isn't recorded"
+            )),
+        }
+    }
+
+    /// Writes an effect of the last event.
+    pub fn effect(&mut self, effect: &Effect) {
+        let room = self.producer.reserve();
+        let len = self.encoder.effect(effect, room);
+        self.producer.commit(len);
+    }
+
+    /// A change of mappings, as an effect.
+    pub fn change(&mut self, change: &Change) {
+        let mut room = std::mem::take(&mut self.room);
+        room.clear();
+        change.encode(&mut room);
+        self.effect(&Effect::Map(&room));
+        self.room = room;
+    }
+
+    /// What is in guest memory now, as an effect. Pages that can't be read have no contents.
+    pub fn memory(&mut self, addr: u64, len: u64) {
+        let mut at = addr;
+        let end = addr.saturating_add(len);
+        let mut piece = [0u8; LONGEST_PIECE];
+        while at < end {
+            let take = (end - at).min(LONGEST_PIECE as u64);
+            let bytes = &mut piece[..take as usize];
+            if access::read_bytes(at, bytes).is_ok() {
+                self.effect(&Effect::Memory { addr: at, bytes });
+                at += take;
+                continue;
+            }
+            // Page by page: what can be read is written down.
+            let take = take.min(4096 - at % 4096);
+            let bytes = &mut piece[..take as usize];
+            if access::read_bytes(at, bytes).is_ok() {
+                self.effect(&Effect::Memory { addr: at, bytes });
+            }
+            at += take;
+        }
+    }
+
+    /// The registers that differ from `before`.
+    pub fn registers(&mut self, before: &Regs, after: &Regs) {
+        let (old, new) = (before.words(), after.words());
+        let mut mask = 0;
+        let mut values = [0; REGISTERS];
+        for n in 0..REGISTERS {
+            if old[n] != new[n] {
+                mask |= 1 << n;
+                values[n] = new[n];
+            }
+        }
+        if mask != 0 {
+            self.effect(&Effect::Registers { mask, values });
+        }
+    }
+
+    /// All registers.
+    pub fn all_registers(&mut self, regs: &Regs) {
+        let values = *regs.words();
+        let mask = (1 << REGISTERS) - 1;
+        self.effect(&Effect::Registers { mask, values });
+    }
+
+    /// The stream of this process before its exec is over.
+    pub fn end_other(&mut self, stream: StreamId) {
+        Producer::end_other(&self.channel, stream);
+    }
+
+    /// The stream ends here: everything must be out before the process is gone.
+    pub fn finish(&mut self, how: Finished) {
+        self.producer.drain();
+        self.producer.finish(how);
+    }
+}

@@ -1,0 +1,603 @@
+//! A replayed process: guest memory, translated code, and the threads' registers; it takes events and
+//! effects one at a time.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use clew_recording::event::{
+    Call, Cause, Effect, End, Event, Place, REGISTERS, Start, StreamId, ThreadId,
+};
+use clew_recording::maps::Change;
+
+use crate::cache::CodeCache;
+use crate::context::{
+    Exit, GsBlock, R8, R9, R10, RAX, RDI, RDX, RSI, RSP, Regs, Xsave,
+};
+use crate::guest::access;
+use crate::guest::trap_flag::{self, TRAP_FLAG};
+use crate::host::{switch, time};
+use crate::kernel::table;
+use crate::memory::Memory;
+use crate::record::{events::checksum, values};
+use crate::stats::Stats;
+
+/// More ticks than any stretch between two events.
+const PLENTY: i64 = i64::MAX / 4;
+
+/// A guest thread.
+#[derive(Clone)]
+pub struct Thread {
+    pub tid: i32,
+    /// Registers while another thread is current.
+    pub regs: Regs,
+    pub xsave: Xsave,
+    pub ticks: u64,
+    /// The call that it waits in.
+    waits: Option<Call>,
+}
+
+/// Why a replay can't go on: the guest did something else than when it was recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Divergence {
+    pub expected: String,
+    pub found: String,
+    pub thread: ThreadId,
+    pub ticks: u64,
+    pub pc: u64,
+}
+
+impl fmt::Display for Divergence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "thread {}, tick {}, pc {:#x}: expected {}, found {}",
+            self.thread, self.ticks, self.pc, self.expected, self.found
+        )
+    }
+}
+
+/// Opens a file of the recording by its name.
+pub type OpenFile = Box<dyn FnMut(&str) -> std::io::Result<std::os::fd::OwnedFd>>;
+
+pub struct Machine {
+    pub gs: &'static mut GsBlock,
+    pub memory: Memory,
+    pub code: CodeCache,
+    pub stats: Stats,
+    pub threads: BTreeMap<ThreadId, Thread>,
+    pub current: ThreadId,
+    /// The current thread has come to this and waits for its event.
+    standing: Option<Exit>,
+    /// What `ticks_left` was set to, to tell what was used.
+    budget: i64,
+    open_file: OpenFile,
+    /// The event whose effects are being applied made a thread: they are for its registers.
+    new_thread: Option<ThreadId>,
+    pub start: Option<Start>,
+}
+
+type Checked = Result<(), Divergence>;
+
+impl Machine {
+    pub fn new(
+        gs: &'static mut GsBlock,
+        memory: Memory,
+        code: CodeCache,
+        open_file: OpenFile,
+    ) -> Machine {
+        time::replay(gs);
+        Machine {
+            gs,
+            memory,
+            code,
+            stats: Stats::default(),
+            threads: BTreeMap::new(),
+            current: 0,
+            standing: None,
+            budget: 0,
+            open_file,
+            new_thread: None,
+            start: None,
+        }
+    }
+
+    /// Ticks of the current thread so far.
+    pub fn ticks(&self) -> u64 {
+        let used = (self.budget - self.gs.ticks_left) as u64;
+        self.threads
+            .get(&self.current)
+            .map_or(0, |thread| thread.ticks)
+            + used
+    }
+
+    fn diverged<T>(
+        &self,
+        expected: impl Into<String>,
+        found: impl Into<String>,
+    ) -> Result<T, Divergence> {
+        Err(Divergence {
+            expected: expected.into(),
+            found: found.into(),
+            thread: self.current,
+            ticks: self.ticks(),
+            pc: self.gs.regs.rip,
+        })
+    }
+
+    /// Books the ticks used and allows `budget` more.
+    fn set_budget(&mut self, budget: i64) {
+        let used = (self.budget - self.gs.ticks_left) as u64;
+        if let Some(thread) = self.threads.get_mut(&self.current) {
+            thread.ticks += used;
+        }
+        self.budget = budget;
+        self.gs.ticks_left = budget;
+        self.gs.kicked = 0;
+    }
+
+    /// Runs the current thread until it leaves the cache for something that is an event.
+    fn enter(&mut self) -> Exit {
+        loop {
+            if self.gs.regs.rflags & TRAP_FLAG != 0 {
+                return self.step_trapping();
+            }
+            let exit = self.code.enter(self.gs, &mut self.memory, &mut self.stats);
+            match exit {
+                Exit::Fault if self.write_to_code() => {
+                    let exit = self.step();
+                    if !is_inner(exit) {
+                        return exit;
+                    }
+                }
+                Exit::Attention => self.gs.attention = 0,
+                _ => return exit,
+            }
+        }
+    }
+
+    fn step(&mut self) -> Exit {
+        self.code
+            .step(self.gs, &mut self.memory, &mut self.stats, 1)
+    }
+
+    /// One instruction of a thread with the trap flag set, which the CPU mustn't see.
+    fn step_trapping(&mut self) -> Exit {
+        let opcode = trap_flag::opcode_at(self.gs.regs.rip);
+        self.gs.regs.rflags &= !TRAP_FLAG;
+        let exit = self.step();
+        if opcode != Some(trap_flag::POPF) {
+            self.gs.regs.rflags |= TRAP_FLAG;
+        }
+        exit
+    }
+
+    /// A write failed only because its page holds translated code: settled, the instruction is to be
+    /// executed again.
+    fn write_to_code(&mut self) -> bool {
+        const PAGE_FAULT: u64 = 14;
+        const WRITE: u64 = 2;
+        let fault = self.gs.fault;
+        let write = fault.signo == libc::SIGSEGV
+            && fault.trapno == PAGE_FAULT
+            && fault.err & WRITE != 0;
+        if !write || !self.memory.code_write_fault(fault.addr) {
+            return false;
+        }
+        self.code.code_written(&mut self.memory, fault.addr);
+        true
+    }
+
+    /// Brings the current thread to the next thing that it does by itself, `ticks` from here, which
+    /// must be one of `kinds`.
+    fn arrive(&mut self, ticks: u64, kinds: &[Exit], what: &dyn Fn() -> String) -> Checked {
+        if let Some(standing) = self.standing.take() {
+            if ticks == 0 && kinds.contains(&standing) {
+                return Ok(());
+            }
+            return self.diverged(what(), format!("{standing:?}, where it stood already"));
+        }
+        let Some(budget) = i64::try_from(ticks).ok().filter(|&t| t < PLENTY) else {
+            return self.diverged("a number of ticks", format!("{ticks}"));
+        };
+        // One more than that: reaching it means that the event was missed.
+        self.set_budget(budget + 1);
+        let exit = self.enter();
+        self.no_value_missing()?;
+        if !kinds.contains(&exit) {
+            return self.diverged(what(), self.describe(exit));
+        }
+        if self.gs.ticks_left != 1 {
+            let found = budget + 1 - self.gs.ticks_left;
+            return self.diverged(
+                format!("{} after {ticks} ticks", what()),
+                format!("it after {found}"),
+            );
+        }
+        Ok(())
+    }
+
+    /// Brings the current thread to a place in the midst of its computing.
+    fn go_to(&mut self, place: Place, what: &dyn Fn() -> String) -> Checked {
+        if place.ticks == 0 && place.steps == 0 {
+            return Ok(());
+        }
+        if let Some(standing) = self.standing.take() {
+            return self.diverged(what(), format!("{standing:?}"));
+        }
+        if place.ticks != 0 {
+            let Some(budget) = i64::try_from(place.ticks).ok().filter(|&t| t < PLENTY) else {
+                return self.diverged("a number of ticks", format!("{}", place.ticks));
+            };
+            self.set_budget(budget);
+            let exit = self.enter();
+            self.no_value_missing()?;
+            if exit != Exit::Budget {
+                return self.diverged(
+                    format!("{} in {} ticks", what(), place.ticks),
+                    self.describe(exit),
+                );
+            }
+        }
+        self.set_budget(PLENTY);
+        for done in 0..place.steps {
+            let exit = if self.gs.regs.rflags & TRAP_FLAG != 0 {
+                self.step_trapping()
+            } else {
+                self.step_over_code_writes()
+            };
+            if !is_inner(exit) {
+                return self.diverged(
+                    format!("{} after {} instructions", what(), place.steps),
+                    format!("{} after {done}", self.describe(exit)),
+                );
+            }
+        }
+        self.set_budget(PLENTY);
+        Ok(())
+    }
+
+    fn step_over_code_writes(&mut self) -> Exit {
+        loop {
+            match self.step() {
+                Exit::Fault if self.write_to_code() => {}
+                Exit::Attention => self.gs.attention = 0,
+                exit => return exit,
+            }
+        }
+    }
+
+    fn no_value_missing(&self) -> Checked {
+        if self.gs.values.missing != 0 {
+            return self.diverged("no more time calls", "a time call");
+        }
+        Ok(())
+    }
+
+    /// All answers of fast calls that were there for this stretch were taken.
+    fn values_used_up(&self) -> Checked {
+        let values = self.gs.values;
+        if values.used != values.there {
+            let left = values.there - values.used;
+            return self.diverged(format!("{left} more time calls"), "none");
+        }
+        Ok(())
+    }
+
+    fn describe(&self, exit: Exit) -> String {
+        let gpr = &self.gs.regs.gpr;
+        match exit {
+            Exit::Syscall => {
+                let call = table::lookup(gpr[RAX]);
+                format!("system call {} ({})", call.name, gpr[RAX])
+            }
+            Exit::Emulate => "an instruction that the engine answers".into(),
+            Exit::Budget => "no event in time".into(),
+            Exit::Fault => {
+                let fault = self.gs.fault;
+                format!("a fault, signal {} at {:#x}", fault.signo, fault.addr)
+            }
+            other => format!("{other:?}"),
+        }
+    }
+
+    /// Runs to the event, compares, and does what it says itself; its effects follow.
+    pub fn event(&mut self, event: &Event) -> Checked {
+        self.new_thread = None;
+        match event {
+            Event::Started(start) => {
+                self.start = Some(start.clone());
+                let only = Thread {
+                    tid: start.tid,
+                    regs: Regs::default(),
+                    xsave: Xsave::default(),
+                    ticks: self.ticks(),
+                    waits: None,
+                };
+                let number = self.current;
+                self.threads.clear();
+                self.set_budget(0);
+                self.threads.insert(number, only);
+                self.standing = None;
+            }
+            Event::Call(call) => self.call(call)?,
+            Event::Resumed { result } => {
+                let current = self.current;
+                let waited = self.threads.get_mut(&current).and_then(|t| t.waits.take());
+                if waited.is_none() {
+                    return self.diverged("a thread that waits", "one that doesn't");
+                }
+                match result {
+                    Some(value) => self.gs.regs.gpr[RAX] = *value as u64,
+                    None => self.gs.regs.rip = self.gs.regs.rip.wrapping_sub(2),
+                }
+            }
+            Event::Instruction { ticks, what } => {
+                self.arrive(*ticks, &[Exit::Emulate], &|| format!("{what:?}"))?;
+                self.values_used_up()?;
+            }
+            Event::Signal {
+                place,
+                cause,
+                signo,
+                ..
+            } => self.signalled(*place, *cause, *signo)?,
+            Event::Switched { place, to } => {
+                self.go_to(*place, &|| format!("a switch to thread {to}"))?;
+                self.values_used_up()?;
+                self.switch(*to)?;
+            }
+            Event::NewThread { thread, tid } => {
+                let mut xsave = Xsave::default();
+                switch::save_extended(self.gs, &mut xsave);
+                let new = Thread {
+                    tid: *tid,
+                    regs: self.gs.regs,
+                    xsave,
+                    ticks: 0,
+                    waits: None,
+                };
+                self.threads.insert(*thread, new);
+                self.new_thread = Some(*thread);
+            }
+            Event::EndedThread { thread } => {
+                if *thread == self.current {
+                    self.set_budget(0);
+                    self.standing = None;
+                }
+                if self.threads.remove(thread).is_none() {
+                    return self.diverged(format!("thread {thread}"), "none of that number");
+                }
+            }
+            Event::Forked { ticks, .. } => self.stand(*ticks, "fork")?,
+            Event::Exec { ticks } => self.stand(*ticks, "exec")?,
+            Event::Exited { ticks, status } => {
+                self.arrive(*ticks, &[Exit::Syscall], &|| format!("exit {status}"))?;
+                self.values_used_up()?;
+            }
+            Event::Killed {
+                place,
+                cause,
+                signo,
+            } => self.signalled(*place, *cause, *signo)?,
+            Event::Check {
+                place,
+                registers,
+                memory,
+            } => {
+                self.go_to(*place, &|| "a check".into())?;
+                self.values_used_up()?;
+                let found = checksum(&self.gs.regs);
+                if found != *registers {
+                    return self.diverged(
+                        format!("registers with checksum {registers:#x}"),
+                        format!("{found:#x}"),
+                    );
+                }
+                if let Some(memory) = memory {
+                    let found = self.memory.checksum();
+                    if found != *memory {
+                        return self.diverged(
+                            format!("memory with checksum {memory:#x}"),
+                            format!("{found:#x}"),
+                        );
+                    }
+                }
+            }
+            Event::Values(bytes) => {
+                self.values_used_up()?;
+                // SAFETY: the buffer has that many entries, and only translated code uses it.
+                let buffer = unsafe {
+                    std::slice::from_raw_parts_mut(self.gs.values.buffer, time::BUFFER)
+                };
+                let Ok(there) = values::decode(bytes, buffer) else {
+                    return self.diverged("answers of time calls", "malformed data");
+                };
+                self.gs.values.used = 0;
+                self.gs.values.there = there as u64;
+            }
+            Event::Time(_) | Event::Note(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Comes to a system call and stays there for the events that follow.
+    fn stand(&mut self, ticks: u64, what: &str) -> Checked {
+        self.arrive(ticks, &[Exit::Syscall], &|| what.into())?;
+        self.standing = Some(Exit::Syscall);
+        Ok(())
+    }
+
+    fn signalled(&mut self, place: Place, cause: Cause, signo: i32) -> Checked {
+        let what = || format!("signal {signo}");
+        match cause {
+            Cause::Outside => self.go_to(place, &what)?,
+            Cause::Fault => self.arrive(
+                place.ticks,
+                &[Exit::Fault, Exit::Emulate, Exit::Syscall],
+                &what,
+            )?,
+        }
+        self.values_used_up()
+    }
+
+    fn call(&mut self, call: &Call) -> Checked {
+        let name = table::lookup(call.nr as u64).name;
+        self.arrive(call.ticks, &[Exit::Syscall], &|| format!("call {name}"))?;
+        self.values_used_up()?;
+        let gpr = &self.gs.regs.gpr;
+        let args = [gpr[RDI], gpr[RSI], gpr[RDX], gpr[R10], gpr[R8], gpr[R9]];
+        if gpr[RAX] as u32 != call.nr {
+            return self.diverged(format!("call {name}"), self.describe(Exit::Syscall));
+        }
+        if args != call.args {
+            return self.diverged(
+                format!("{name} with {:x?}", call.args),
+                format!("{args:x?}"),
+            );
+        }
+        match call.end {
+            End::Returned(value) => self.gs.regs.gpr[RAX] = value as u64,
+            End::Restarted => self.gs.regs.rip = self.gs.regs.rip.wrapping_sub(2),
+            End::Waits => {
+                if let Some(thread) = self.threads.get_mut(&self.current) {
+                    thread.waits = Some(*call);
+                }
+            }
+            End::Replaced => {}
+        }
+        Ok(())
+    }
+
+    fn switch(&mut self, to: ThreadId) -> Checked {
+        self.set_budget(0);
+        if let Some(old) = self.threads.get_mut(&self.current) {
+            old.regs = self.gs.regs;
+            switch::save_extended(self.gs, &mut old.xsave);
+        }
+        let Some(new) = self.threads.get(&to) else {
+            return self.diverged(format!("thread {to}"), "none of that number");
+        };
+        self.gs.regs = new.regs;
+        switch::load_extended(self.gs, &new.xsave);
+        self.current = to;
+        Ok(())
+    }
+
+    /// Applies an effect of the last event.
+    pub fn effect(&mut self, effect: &Effect) -> Checked {
+        match effect {
+            Effect::Memory { addr, bytes } => {
+                if self.write(*addr, bytes).is_err() {
+                    return self.diverged(
+                        format!("writable memory at {addr:#x}, {} bytes", bytes.len()),
+                        "none",
+                    );
+                }
+            }
+            Effect::Registers { mask, values } => {
+                let regs = match self.new_thread {
+                    None => &mut self.gs.regs,
+                    Some(number) => match self.threads.get_mut(&number) {
+                        Some(thread) => &mut thread.regs,
+                        None => return Ok(()),
+                    },
+                };
+                let words = regs.words_mut();
+                for n in (0..REGISTERS).filter(|n| mask >> n & 1 != 0) {
+                    words[n] = values[n];
+                }
+            }
+            Effect::Extended([]) => switch::load_extended(self.gs, &Xsave::default()),
+            Effect::Extended(bytes) => {
+                let Some(area) = Xsave::sound(bytes) else {
+                    return self.diverged("vector registers", "malformed data");
+                };
+                switch::load_extended(self.gs, &area);
+            }
+            Effect::Map(bytes) => {
+                let Ok(change) = Change::decode(bytes) else {
+                    return self.diverged("a change of mappings", "malformed data");
+                };
+                if let Err(error) = self.memory.apply(&change, &mut self.open_file) {
+                    return self.diverged(format!("{change:?}"), error.to_string());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes to guest memory as the kernel did: pages with translated code too.
+    fn write(&mut self, addr: u64, bytes: &[u8]) -> Result<(), access::Fault> {
+        if access::write_bytes(addr, bytes).is_ok() {
+            return Ok(());
+        }
+        if self.memory.unprotect_for_kernel(addr, bytes.len() as u64) {
+            return access::write_bytes(addr, bytes);
+        }
+        Err(access::Fault)
+    }
+
+    /// What the call that the current thread stands at, or has just made, sent to a descriptor.
+    pub fn outgoing(&self, call: &Call, into: &mut Vec<u8>) {
+        let End::Returned(len) = call.end else { return };
+        let mut left = len.max(0) as u64;
+        let mut take = |addr: u64, len: u64, into: &mut Vec<u8>| {
+            let len = len.min(left);
+            let at = into.len();
+            // The kernel has read it, so it is there.
+            into.resize(at + len as usize, 0);
+            let _ = access::read_bytes(addr, &mut into[at..]);
+            left -= len;
+        };
+        match call.nr as i64 {
+            libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 => {
+                for k in 0..call.args[2].min(libc::UIO_MAXIOV as u64) {
+                    let at = call.args[1].wrapping_add(16 * k);
+                    let Ok([addr, len]) = access::read::<[u64; 2]>(at) else {
+                        return;
+                    };
+                    take(addr, len, into);
+                }
+            }
+            libc::SYS_sendmsg => {
+                let Ok(header) = access::read::<[u64; 4]>(call.args[1]) else {
+                    return;
+                };
+                for k in 0..header[3].min(libc::UIO_MAXIOV as u64) {
+                    let at = header[2].wrapping_add(16 * k);
+                    let Ok([addr, len]) = access::read::<[u64; 2]>(at) else {
+                        return;
+                    };
+                    take(addr, len, into);
+                }
+            }
+            _ => take(call.args[1], call.args[2], into),
+        }
+    }
+
+    /// In a forked replay of a child: only the current thread is there.
+    pub fn become_child(&mut self, stream: StreamId) {
+        let _ = stream;
+        let current = self.current;
+        self.threads.retain(|&number, _| number == current);
+        self.standing = None;
+    }
+
+    /// Ticks of all threads there are.
+    pub fn total_ticks(&mut self) -> u64 {
+        self.set_budget(0);
+        self.threads.values().map(|thread| thread.ticks).sum()
+    }
+
+    pub fn stack_pointer(&self) -> u64 {
+        self.gs.regs.gpr[RSP]
+    }
+}
+
+/// Exits that are no event: translated code went on elsewhere.
+fn is_inner(exit: Exit) -> bool {
+    matches!(
+        exit,
+        Exit::Step | Exit::Link | Exit::Indirect | Exit::Budget | Exit::Stale
+    )
+}

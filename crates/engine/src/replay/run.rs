@@ -1,0 +1,296 @@
+//! Replays one stream, and the streams forked from it, in this process and forks of it.
+
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+
+use clew_recording::event::{Call, Event, Output, Record, Start, StreamId};
+use clew_recording::reader::{Recording, StreamReader};
+
+use super::machine::{Divergence, Machine};
+use super::tree::{Ending, Message, Wanted};
+use crate::cache::CodeCache;
+use crate::cache::atlas::Atlas;
+use crate::cache::store::Store;
+use crate::kernel::stop;
+use crate::memory::Memory;
+use crate::program::Options;
+use crate::start;
+use crate::syscall;
+
+/// How many events a divergence report shows.
+const LAST: usize = 8;
+
+/// A replay under way.
+pub struct Replay<'a> {
+    pub machine: Machine,
+    recording: &'a Recording,
+    reader: StreamReader,
+    wanted: &'a Wanted,
+    report: RawFd,
+    stream: StreamId,
+    /// The last events, for a report.
+    last: VecDeque<(u64, String)>,
+    output: Vec<u8>,
+    /// What waiting threads were about to write.
+    waiting: Vec<(u32, Output, Vec<u8>)>,
+    ending: Ending,
+}
+
+/// What is left of an event once it was replayed.
+enum After {
+    Nothing,
+    Forked(StreamId),
+    Output(Output, Call),
+}
+
+impl<'a> Replay<'a> {
+    /// Prepares this process, which becomes the guest's, to replay a stream that began with an exec.
+    pub fn new(
+        recording: &'a Recording,
+        stream: StreamId,
+        wanted: &'a Wanted,
+        options: &Options,
+        report: RawFd,
+    ) -> Result<Replay<'a>, String> {
+        let store = options.cache_dir.as_deref().and_then(|dir| Store::open(dir).ok());
+        let atlas = Atlas::open(store.as_ref());
+        let memory = Memory::new(Box::new(atlas.clone()));
+        let gs = start::new_gs_block();
+        let code = CodeCache::new(options, store, atlas).map_err(|e| e.to_string())?;
+        let files = wanted.files.clone();
+        let open = Box::new(move |name: &str| files.get(name));
+        let machine = Machine::new(gs, memory, code, open);
+        start::install_handlers(machine.gs);
+        let reader = recording.stream(stream).map_err(|e| e.to_string())?;
+        Ok(Replay {
+            machine,
+            recording,
+            reader,
+            wanted,
+            report,
+            stream,
+            last: VecDeque::new(),
+            output: Vec::new(),
+            waiting: Vec::new(),
+            ending: Ending::CutOff,
+        })
+    }
+
+    /// Replays to the stream's end; never returns.
+    pub fn run(mut self) -> ! {
+        loop {
+            match self.next() {
+                Ok(true) => {}
+                Ok(false) => self.over(),
+                Err(divergence) => self.diverged(&divergence),
+            }
+        }
+    }
+
+    fn number(&self) -> u64 {
+        self.reader.position()
+    }
+
+    /// Replays one event or applies one effect; false at the end of the stream.
+    fn next(&mut self) -> Result<bool, Divergence> {
+        let at = self.reader.position();
+        if self.wanted.stops_before(self.stream, at) {
+            self.ending = Ending::Stopped;
+            return Ok(false);
+        }
+        let record = match self.reader.next() {
+            Ok(Some(record)) => record,
+            Ok(None) => return Ok(false),
+            Err(error) => {
+                return Err(Divergence {
+                    expected: "a readable recording".into(),
+                    found: error.to_string(),
+                    thread: self.machine.current,
+                    ticks: self.machine.ticks(),
+                    pc: self.machine.gs.regs.rip,
+                });
+            }
+        };
+        let event = match record {
+            Record::Effect(effect) => {
+                self.machine.effect(&effect)?;
+                return Ok(true);
+            }
+            Record::Event(event) => event,
+        };
+        if !matches!(event, Event::Time(_) | Event::Values(_)) {
+            if self.last.len() == LAST {
+                self.last.pop_front();
+            }
+            self.last.push_back((at, describe(&event)));
+        }
+        self.machine.event(&event)?;
+        let after = match event {
+            Event::Forked { stream, .. } => After::Forked(stream),
+            Event::Call(call) => match call.output {
+                Some(output) => After::Output(output, call),
+                None => After::Nothing,
+            },
+            Event::Resumed { result } => {
+                self.resumed(result);
+                After::Nothing
+            }
+            Event::Exited { status, .. } => {
+                self.ending = Ending::Exited(status);
+                After::Nothing
+            }
+            Event::Killed { signo, .. } => {
+                self.ending = Ending::Killed(signo);
+                After::Nothing
+            }
+            Event::Exec { .. } => {
+                self.ending = Ending::Exec;
+                After::Nothing
+            }
+            Event::Started(start) => {
+                self.started(&start);
+                After::Nothing
+            }
+            _ => After::Nothing,
+        };
+        match after {
+            After::Nothing => {}
+            After::Forked(stream) => self.forked(stream),
+            After::Output(output, call) => self.written(output, &call),
+        }
+        Ok(true)
+    }
+
+    fn started(&mut self, start: &Start) {
+        self.send(&Message::Started {
+            stream: self.stream,
+            pid: start.pid,
+        });
+    }
+
+    /// The guest's output is shown when its call returned.
+    fn written(&mut self, output: Output, call: &Call) {
+        if !self.wanted.shows(self.stream) {
+            return;
+        }
+        let mut bytes = std::mem::take(&mut self.output);
+        bytes.clear();
+        self.machine.outgoing(call, &mut bytes);
+        match call.end {
+            clew_recording::event::End::Waits => {
+                self.waiting.push((self.machine.current, output, bytes));
+            }
+            _ => {
+                self.show(output, &bytes);
+                self.output = bytes;
+            }
+        }
+    }
+
+    fn resumed(&mut self, result: Option<i64>) {
+        let current = self.machine.current;
+        let Some(at) = self.waiting.iter().position(|(t, ..)| *t == current) else {
+            return;
+        };
+        let (_, output, bytes) = self.waiting.swap_remove(at);
+        let len = result.unwrap_or(0).max(0) as usize;
+        self.show(output, &bytes[..len.min(bytes.len())]);
+    }
+
+    fn show(&self, output: Output, bytes: &[u8]) {
+        for (n, piece) in bytes.chunks(32 << 10).enumerate() {
+            self.send(&Message::Output {
+                to: output.to,
+                order: output.order,
+                part: n as u32,
+                last: (n + 1) * (32 << 10) >= bytes.len(),
+                bytes: piece,
+            });
+        }
+        if bytes.is_empty() {
+            self.send(&Message::Output {
+                to: output.to,
+                order: output.order,
+                part: 0,
+                last: true,
+                bytes: &[],
+            });
+        }
+    }
+
+    /// At a fork: a process of its own goes on with the child, if anybody wants it.
+    fn forked(&mut self, stream: StreamId) {
+        if !self.wanted.follows(stream) {
+            return;
+        }
+        // SAFETY: this process has one kernel thread; parent and child go separate ways with their
+        // own copies of everything.
+        let pid = unsafe { syscall!(libc::SYS_fork) };
+        if pid != 0 {
+            if pid < 0 {
+                stop::warn("can't fork to replay a child process");
+            }
+            return;
+        }
+        match self.recording.stream(stream) {
+            Ok(reader) => self.reader = reader,
+            Err(_) => self.over(),
+        }
+        self.stream = stream;
+        self.machine.become_child(stream);
+        self.ending = Ending::CutOff;
+        self.last.clear();
+        self.waiting.clear();
+    }
+
+    fn over(&mut self) -> ! {
+        let ticks: u64 = self.machine.total_ticks();
+        self.send(&Message::Ended {
+            stream: self.stream,
+            ending: self.ending,
+            events: self.number(),
+            ticks,
+        });
+        stop::exit(0)
+    }
+
+    fn diverged(&self, divergence: &Divergence) -> ! {
+        let pid = self.machine.start.as_ref().map_or(0, |start| start.pid);
+        let mut text = format!(
+            "replay diverged from the recording in process {pid} (stream {}) at event {}\n  {divergence}\n  the last events:",
+            self.stream,
+            self.number().saturating_sub(1),
+        );
+        for (number, event) in &self.last {
+            text.push_str(&format!("\n    {number:>8}  {event}"));
+        }
+        self.send(&Message::Diverged {
+            stream: self.stream,
+            text: &text,
+        });
+        stop::exit(stop::STATUS)
+    }
+
+    fn send(&self, message: &Message) {
+        message.send(self.report);
+    }
+}
+
+/// An event in a line, for reports.
+fn describe(event: &Event) -> String {
+    match event {
+        Event::Call(call) => {
+            let name = crate::kernel::table::lookup(call.nr as u64).name;
+            format!("{name} {:x?} {:?} +{} ticks", call.args, call.end, call.ticks)
+        }
+        Event::Started(start) => format!("started, pid {}", start.pid),
+        Event::Values(bytes) => format!("{} bytes of answers", bytes.len()),
+        Event::Signal {
+            place,
+            cause,
+            signo,
+            ..
+        } => format!("signal {signo}, {cause:?}, {place:?}"),
+        other => format!("{other:?}"),
+    }
+}
