@@ -21,6 +21,8 @@ fn main() {
     // One mapping for code and constants: mappings cost time at exec and exit.
     arg("-z,noseparate-code");
     arg("-z,norelro");
+    // C code is compiled for addresses below 2 GiB to be guessed at by the linker: not here.
+    arg("--no-relax");
     // Rust's library uses it if it is linked, and an address that isn't can't be reached.
     arg("--undefined=getrandom");
     // The start-up object of a static-pie applies the relocations listed here: none.
@@ -31,6 +33,10 @@ fn main() {
         "__cxa_finalize",
         "__register_frame_info",
         "__deregister_frame_info",
+        "ZSTD_trace_compress_begin",
+        "ZSTD_trace_compress_end",
+        "ZSTD_trace_decompress_begin",
+        "ZSTD_trace_decompress_end",
     ] {
         arg(&format!("--defsym={name}=clew_nothing"));
     }

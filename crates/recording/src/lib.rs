@@ -22,8 +22,12 @@ pub mod log;
 pub mod maps;
 pub mod meta;
 pub mod pack;
+mod producer;
 pub mod reader;
+mod shared;
 pub mod summary;
 #[cfg(test)]
 mod testing;
+mod watch;
 pub mod writer;
+mod writing;

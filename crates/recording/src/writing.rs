@@ -1,0 +1,378 @@
+//! What the writer does: takes records out of the channel's rings and appends them to the log.
+//!
+//! A record is in the file [`NAP`] after its commit, or sooner when a ring fills. When nobody commits the
+//! writer sleeps until somebody does: an idle recorded daemon costs nothing.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io;
+use std::os::fd::FromRawFd;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{Ordering::*, fence};
+use std::time::{Duration, Instant};
+
+use crate::channel::{Channel, RING};
+use crate::futex;
+use crate::log::{self, FILE_HEADER, Kind, Packer, StreamEnd};
+use crate::shared::{self, PAGE, Slot, attention, state};
+use crate::watch::{Life, Watch};
+
+/// Time between two looks at the rings.
+const NAP: Duration = Duration::from_millis(30);
+/// After so long without a record, memory is given back.
+const IDLE: Duration = Duration::from_secs(1);
+/// How often one looks after processes whose death nobody tells.
+const POLL: Duration = Duration::from_millis(250);
+/// How long a process that should come, and that nobody can tell the death of, is waited for.
+const GRACE: Duration = Duration::from_secs(2);
+/// So much of a freed ring is kept for the next process until nobody commits.
+const KEPT: usize = 64 << 10;
+
+/// The log can't be written any more.
+struct Full;
+
+pub struct Writing {
+    channel: Channel,
+    /// The channel as a file.
+    memory: File,
+    log: File,
+    /// Length of what is good in the log.
+    len: u64,
+    packer: Packer,
+    watch: Watch,
+    /// Who started the writer, until there is a stream.
+    launcher: Option<i32>,
+    namespace: u64,
+    /// What came last in the stream of a slot, by slot.
+    histories: HashMap<usize, Vec<u8>>,
+    /// Slots whose process can't be watched or isn't known, and since when.
+    unsure: HashMap<usize, Instant>,
+    /// Until then somebody may come who can't be watched.
+    linger: Option<Instant>,
+    /// Slots that aren't in use but have memory.
+    dirty: HashSet<usize>,
+    buffer: Vec<u8>,
+}
+
+/// What came of a look at a slot.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    Nothing,
+    Moved,
+}
+
+impl Writing {
+    /// `channel` has a descriptor of its own; `log` has its header.
+    pub fn new(channel: Channel, log: File, launcher: i32) -> io::Result<Writing> {
+        let mut watch = Watch::new(channel)?;
+        let watched = watch.add(launcher) == Life::Watched;
+        // SAFETY: the caller gave the descriptor away.
+        let memory = unsafe { File::from_raw_fd(channel.fd()) };
+        Ok(Writing {
+            channel,
+            memory,
+            log,
+            len: FILE_HEADER as u64,
+            packer: Packer::default(),
+            watch,
+            launcher: watched.then_some(launcher),
+            namespace: shared::pid_namespace(),
+            histories: HashMap::new(),
+            unsure: HashMap::new(),
+            linger: None,
+            dirty: HashSet::new(),
+            buffer: vec![0; RING],
+        })
+    }
+
+    /// Until all streams have ended or the log can't be written.
+    pub fn run(&mut self) {
+        let line = &self.channel.control().line;
+        let end = match self.work() {
+            Ok(()) => attention::ENDED,
+            Err(Full) => attention::FULL,
+        };
+        // Who is told that it is over finds the log unlocked.
+        let _ = self.log.unlock();
+        line.attention.store(end, SeqCst);
+        futex::wake(&line.attention);
+        for index in self.channel.taken() {
+            notify(self.channel.slot(index));
+        }
+        self.channel.control().freed.fetch_add(1, SeqCst);
+        futex::wake(&self.channel.control().freed);
+        let _ = self.log.sync_all();
+    }
+
+    fn work(&mut self) -> Result<(), Full> {
+        let attention = &self.channel.control().line.attention;
+        // Looks in a row that found nothing.
+        let mut quiet = 0;
+        loop {
+            let calls = self.channel.calls();
+            if self.round()? == Look::Moved {
+                quiet = 0;
+            } else if self.is_over() {
+                return self.append(Kind::End, 0, &[], None);
+            }
+            let time = match quiet {
+                0 => Some(NAP),
+                // From here on a commit wakes. One that didn't see this yet is found by the next look:
+                // no store takes that long to be seen.
+                1 => {
+                    attention.store(attention::ASLEEP, SeqCst);
+                    Some(NAP)
+                }
+                2 => Some(IDLE),
+                3 => {
+                    self.tidy();
+                    self.patience()
+                }
+                _ => self.patience(),
+            };
+            quiet += 1;
+            self.channel.wait_for_call(calls, time);
+            if quiet > 1 && attention.load(SeqCst) == attention::NONE {
+                // More is likely to come right after the first.
+                quiet = 0;
+                self.channel.wait_for_call(self.channel.calls(), Some(NAP));
+            }
+        }
+    }
+
+    /// How long to sleep when there is nothing to do.
+    fn patience(&self) -> Option<Duration> {
+        (!self.unsure.is_empty() || self.linger.is_some()).then_some(POLL)
+    }
+
+    /// Looks at all slots once.
+    fn round(&mut self) -> Result<Look, Full> {
+        self.watch.bury();
+        let mut any = Look::Nothing;
+        for index in self.channel.taken() {
+            let slot = self.channel.slot(index);
+            let look = match slot.state.load(SeqCst) {
+                // It is just being taken, or its taker died doing so: then it is never used again.
+                state::FREE => {
+                    self.unsure.entry(index).or_insert_with(Instant::now);
+                    Look::Nothing
+                }
+                state::RESERVED => {
+                    self.look_for_process(index, slot);
+                    Look::Nothing
+                }
+                state => self.drain(index, slot, state)?,
+            };
+            if look == Look::Moved {
+                any = Look::Moved;
+            }
+        }
+        Ok(any)
+    }
+
+    /// Frees a reserved slot if its process won't come.
+    fn look_for_process(&mut self, index: usize, slot: &Slot) {
+        let expected = slot.pid.load(SeqCst);
+        let life = match expected {
+            0 => self.watch.add_bystander(slot.maker.load(SeqCst)),
+            pid => self.watch.add(pid),
+        };
+        let lost = match life {
+            Life::Watched => false,
+            Life::Dead if expected != 0 => true,
+            // The child of a dead process, or nobody knows.
+            _ => {
+                self.unsure
+                    .entry(index)
+                    .or_insert_with(Instant::now)
+                    .elapsed()
+                    > GRACE
+            }
+        };
+        if lost {
+            // If the process comes at the same time one of both succeeds.
+            let _ = slot
+                .state
+                .compare_exchange(state::RESERVED, state::ENDED, SeqCst, Relaxed);
+        }
+    }
+
+    /// Writes what is in a ring; ends the stream if it is over.
+    fn drain(&mut self, index: usize, slot: &Slot, state: u32) -> Result<Look, Full> {
+        // First who lives, then what there is: what a dead process has committed is all there.
+        let end = match state {
+            state::ENDED => Some(StreamEnd::Ended),
+            state::EXEC => Some(StreamEnd::Exec),
+            _ if !self.lives(index, slot) => Some(StreamEnd::Gone),
+            _ => None,
+        };
+        let stream = slot.stream.load(SeqCst);
+        let part = &slot.reader;
+        let (tail, head) = (part.tail.load(SeqCst), slot.head.load(SeqCst));
+        // More than fits can only be there if the guest has written over the channel.
+        let len = head.wrapping_sub(tail);
+        let len = if len <= RING as u64 { len as usize } else { 0 };
+        if len > 0 {
+            let mut buffer = std::mem::take(&mut self.buffer);
+            self.copy(index, tail, &mut buffer[..len])
+                .map_err(|_| Full)?;
+            part.tail.store(head, SeqCst);
+            notify(slot);
+            let result = self.append(Kind::Records, stream, &buffer[..len], Some(index));
+            self.buffer = buffer;
+            result?;
+            part.written.store(head, SeqCst);
+            notify(slot);
+        }
+        if let Some(end) = end {
+            if head != 0 {
+                self.append(Kind::StreamEnd, stream, &[end as u8], None)?;
+            }
+            self.free(index, slot, end);
+        }
+        Ok(match len {
+            0 => Look::Nothing,
+            _ => Look::Moved,
+        })
+    }
+
+    /// Whether the process of a slot lives, and watches it.
+    fn lives(&mut self, index: usize, slot: &Slot) -> bool {
+        let owner = slot.owner.load(SeqCst);
+        if owner & futex::OWNER == 0 || owner & futex::OWNER_DIED != 0 {
+            return false;
+        }
+        // A pid of another namespace may be anybody's here.
+        let known = self.namespace != 0 && slot.namespace.load(SeqCst) == self.namespace;
+        let life = match known {
+            true => self.watch.add(slot.pid.load(SeqCst)),
+            false => Life::Unknown,
+        };
+        match life {
+            Life::Watched => {
+                self.unsure.remove(&index);
+            }
+            Life::Unknown => {
+                self.unsure.entry(index).or_insert_with(Instant::now);
+            }
+            Life::Dead => {}
+        }
+        life != Life::Dead
+    }
+
+    fn copy(&self, index: usize, tail: u64, to: &mut [u8]) -> io::Result<()> {
+        let ring = self.channel.ring_offset(index) as u64;
+        let from = tail % RING as u64;
+        let first = to.len().min(RING - from as usize);
+        self.memory.read_exact_at(&mut to[..first], ring + from)?;
+        self.memory.read_exact_at(&mut to[first..], ring)
+    }
+
+    /// Appends a chunk, or leaves the log as it was.
+    fn append(
+        &mut self,
+        kind: Kind,
+        stream: u32,
+        raw: &[u8],
+        index: Option<usize>,
+    ) -> Result<(), Full> {
+        let mut none = Vec::new();
+        let history = match index {
+            Some(index) => self.histories.entry(index).or_default(),
+            None => &mut none,
+        };
+        let chunk = self.packer.pack(kind, stream, raw, history);
+        if self.log.write_all_at(chunk, self.len).is_err() {
+            let _ = self.log.set_len(self.len);
+            return Err(Full);
+        }
+        self.len += chunk.len() as u64;
+        log::remember(history, raw);
+        Ok(())
+    }
+
+    /// The slot may be used for another stream.
+    fn free(&mut self, index: usize, slot: &Slot, end: StreamEnd) {
+        let pid = slot.pid.load(SeqCst);
+        if end == StreamEnd::Ended {
+            self.watch.forget(pid);
+        } else if self.unsure.contains_key(&index) {
+            self.linger = Some(Instant::now() + GRACE);
+        }
+        self.unsure.remove(&index);
+        self.histories.remove(&index);
+        let offset = self.channel.ring_offset(index) + KEPT;
+        shared::punch(self.channel.fd(), offset, RING - KEPT);
+        self.dirty.insert(index);
+        slot.reset();
+        let control = self.channel.control();
+        control.taken[index / 64].fetch_and(!(1 << (index % 64)), SeqCst);
+        if control.slot_wanted.swap(0, SeqCst) != 0 {
+            control.freed.fetch_add(1, SeqCst);
+            futex::wake(&control.freed);
+        }
+    }
+
+    /// Nobody records and nobody can begin to.
+    fn is_over(&mut self) -> bool {
+        if let Some(pid) = self.launcher
+            && self.channel.streams_so_far() > 0
+        {
+            self.launcher = None;
+            let used = |index| self.channel.slot(index).pid.load(SeqCst) == pid;
+            if !self.channel.taken().any(used) {
+                self.watch.forget(pid);
+            }
+        }
+        let now = Instant::now();
+        if self.linger.is_some_and(|until| until <= now) {
+            self.linger = None;
+        }
+        let in_use = |index| {
+            self.channel.slot(index).state.load(SeqCst) != state::FREE
+                || self.unsure.get(&index).is_none_or(|t| *t + GRACE > now)
+        };
+        self.linger.is_none() && !self.channel.taken().any(in_use) && self.watch.is_empty()
+    }
+
+    /// Gives memory back that nobody is using.
+    fn tidy(&mut self) {
+        for index in self.channel.taken().collect::<Vec<_>>() {
+            self.dirty.insert(index);
+        }
+        for index in std::mem::take(&mut self.dirty) {
+            self.punch_unused(index);
+        }
+    }
+
+    /// Gives back the pages of a ring that hold nothing and that its process may not write now.
+    fn punch_unused(&self, index: usize) {
+        let slot = self.channel.slot(index);
+        let part = &slot.reader;
+        // Either its process sees this before it gets leave to write more, or it is seen to have got it.
+        part.punching.store(1, SeqCst);
+        fence(SeqCst);
+        let from = (slot.granted.load(SeqCst) as usize).next_multiple_of(PAGE);
+        let to = (part.tail.load(SeqCst) as usize + RING) / PAGE * PAGE;
+        if from < to && to - from <= RING {
+            let ring = self.channel.ring_offset(index);
+            let start = from % RING;
+            let first = (to - from).min(RING - start);
+            shared::punch(self.channel.fd(), ring + start, first);
+            if to - from > first {
+                shared::punch(self.channel.fd(), ring, to - from - first);
+            }
+        }
+        part.punching.store(0, SeqCst);
+        futex::wake(&part.punching);
+    }
+}
+
+/// Tells the slot's process, if it waits, that something has happened.
+fn notify(slot: &Slot) {
+    let part = &slot.reader;
+    if part.waiting.swap(0, SeqCst) != 0 {
+        part.moved.fetch_add(1, SeqCst);
+        futex::wake(&part.moved);
+    }
+}
