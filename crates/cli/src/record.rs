@@ -3,16 +3,17 @@
 
 use std::ffi::CStr;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::arguments::{Full, Policy, Record};
 use crate::recordings;
 use crate::run::{self, Switches};
 use crate::{machine, text};
-use clew_engine::start::Request;
+use clew_engine::start::{self, Request};
 use clew_recording::channel::{Channel, OnFull};
 use clew_recording::folder;
 use clew_recording::meta::{self, Meta, Schedule};
+use clew_recording::reader::FILES;
 use clew_recording::writer;
 
 /// The exit status if nothing can be recorded.
@@ -21,11 +22,10 @@ const CANT_RECORD: i32 = 125;
 /// What the engine needs to record into.
 #[allow(dead_code)] // Read by the engine's side.
 pub struct Recording {
-    /// Copies of mapped files go here.
-    pub folder: PathBuf,
-    pub channel: Channel,
     /// Of the channel's memory; closed on exec unless the engine hands it over.
     pub fd: OwnedFd,
+    /// The folder for copies of mapped files.
+    pub files: OwnedFd,
     pub policy: Policy,
     pub seed: u64,
     /// For [`Policy::Pct`].
@@ -55,11 +55,9 @@ pub fn record(line: &Record, envp: &[&CStr]) -> i32 {
 }
 
 /// Starts the program, recorded.
-fn start(_request: Request, recording: Recording) -> i32 {
-    // TODO(engine): put the recording into the request's options and call `start::run`.
-    let _ = std::fs::remove_dir_all(&recording.folder);
-    eprintln!("clew: this build has no recording engine");
-    CANT_RECORD
+fn start(mut request: Request, recording: Recording) -> i32 {
+    clew_engine::record::begin(&mut request, recording.fd, recording.files);
+    start::run(request)
 }
 
 /// Makes folder, metadata, channel and writer. After an error there is no folder.
@@ -114,17 +112,25 @@ fn fill(line: &Record, request: &Request, folder: &Path) -> Result<Recording, St
         Full::Stop => OnFull::Stop,
         Full::Continue => OnFull::Continue,
     });
+    let files = files_folder(folder)
+        .map_err(|error| format!("{}: {error}", folder.join(FILES).display()))?;
     writer::spawn(&channel, folder, &writer::Options::default())
         .map_err(|error| format!("{}: the log can't be written: {error}", folder.display()))?;
     Ok(Recording {
-        folder: folder.into(),
-        channel,
         fd,
+        files,
         policy: line.sched,
         seed,
         depth: line.depth,
         portable: line.portable,
     })
+}
+
+fn files_folder(folder: &Path) -> std::io::Result<OwnedFd> {
+    use std::os::unix::fs::DirBuilderExt;
+    let path = folder.join(FILES);
+    std::fs::DirBuilder::new().mode(0o700).create(&path)?;
+    Ok(std::fs::File::open(path)?.into())
 }
 
 fn meta_of(line: &Record, request: &Request, folder: &Path, schedule: Schedule) -> Meta {

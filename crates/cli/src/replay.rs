@@ -7,6 +7,7 @@ use crate::recordings;
 use crate::run::{self, Switches};
 use crate::{machine, outcome, text, variables};
 use clew_engine::program::Options;
+use clew_engine::replay::tree::{self, Request};
 use clew_recording::meta::Meta;
 use clew_recording::reader::Recording;
 
@@ -34,7 +35,6 @@ pub struct Replaying<'a> {
 
 /// How the replayed process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code)] // Made by the engine's side.
 pub enum Ending {
     Exited(i32),
     Killed(i32),
@@ -46,7 +46,6 @@ pub enum Ending {
 
 /// Why there is no such end.
 #[derive(Debug)]
-#[allow(dead_code)] // Made by the engine's side.
 pub enum Failure {
     /// Reports, one for each process that diverged.
     Diverged(Vec<String>),
@@ -55,9 +54,40 @@ pub enum Failure {
 }
 
 /// Replays.
-fn engine(_: &Replaying) -> Result<Ending, Failure> {
-    // TODO(engine): call the replay world.
-    Err(Failure::Unable("this build has no replay engine".into()))
+fn engine(asked: Replaying) -> Result<Ending, Failure> {
+    let streams = asked.recording.streams();
+    let first = streams.first().map_or(0, |info| info.start.pid);
+    let pid = asked.pid.unwrap_or(first);
+    let request = Request {
+        pid: asked.pid,
+        to: asked.to,
+        quiet: asked.quiet,
+        options: asked.options,
+    };
+    let outcome = tree::replay(asked.recording, &request).map_err(Failure::Unable)?;
+    if !outcome.divergences.is_empty() {
+        return Err(Failure::Diverged(outcome.divergences));
+    }
+    if let Some(stream) = outcome.lost.first() {
+        return Err(Failure::Unable(format!(
+            "the replay of stream {stream} died without a word; please report this"
+        )));
+    }
+    // The process's last program; or where it was asked to stop.
+    let of_process = streams.iter().filter(|info| info.start.pid == pid);
+    let ends: Vec<_> = of_process
+        .filter_map(|info| outcome.ends.get(&info.id))
+        .collect();
+    let stopped = ends.iter().find(|end| end.ending == tree::Ending::Stopped);
+    match stopped.or(ends.last()) {
+        None => Err(Failure::Unable("nothing was replayed".into())),
+        Some(end) => Ok(match end.ending {
+            tree::Ending::Exited(status) => Ending::Exited(status),
+            tree::Ending::Killed(signo) => Ending::Killed(signo),
+            tree::Ending::Stopped => Ending::Stopped(end.events),
+            tree::Ending::Exec | tree::Ending::CutOff => Ending::CutOff(end.events),
+        }),
+    }
 }
 
 pub fn replay(line: &Replay, envp: &[&CStr]) -> i32 {
@@ -109,7 +139,7 @@ pub fn replay(line: &Replay, envp: &[&CStr]) -> i32 {
         quiet: line.quiet,
         options,
     };
-    conclude(&engine(&replaying), &name)
+    conclude(&engine(replaying), &name)
 }
 
 /// Says what there is to say; the exit status, or no return for a death.

@@ -66,7 +66,10 @@ impl Handover {
         number("bisect", self.options.bisect.map(|n| n as i64));
         if let Some(record) = &self.options.record {
             let [a, b, c, d] = record.standard;
-            field("rec", join(&[a, b, c, d, record.before as u64, record.stream as u64]).as_bytes());
+            field(
+                "rec",
+                join(&[a, b, c, d, record.before as u64, record.stream as u64]).as_bytes(),
+            );
         }
         if let Some(folder) = &self.options.cache_dir {
             field("cache", folder.as_os_str().as_bytes());

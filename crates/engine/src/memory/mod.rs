@@ -19,8 +19,8 @@
 
 pub mod advice;
 pub mod alloc;
-pub mod checksum;
 pub mod apply;
+pub mod checksum;
 pub mod code;
 pub mod file;
 pub mod heap;

@@ -242,7 +242,13 @@ impl Executor {
     }
 
     /// A handler was entered; `before` were the registers.
-    pub(crate) fn record_signal(&mut self, info: &Siginfo, cause: Cause, place: Place, before: &Regs) {
+    pub(crate) fn record_signal(
+        &mut self,
+        info: &Siginfo,
+        cause: Cause,
+        place: Place,
+        before: &Regs,
+    ) {
         let signo = info.signo();
         self.recorder().event(&Event::Signal {
             place,

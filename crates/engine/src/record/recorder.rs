@@ -2,10 +2,10 @@
 
 use clew_recording::channel::{Channel, Finished, OnFull, Producer, Status};
 use clew_recording::codec::Encoder;
-use clew_recording::maps::Change;
 use clew_recording::event::{
     Call, Effect, Event, LONGEST_PIECE, Origin, REGISTERS, Start, StreamId, ThreadId,
 };
+use clew_recording::maps::Change;
 
 use super::output::Standard;
 use crate::context::{GsBlock, Regs};

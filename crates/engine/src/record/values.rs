@@ -43,7 +43,13 @@ mod tests {
     #[test]
     fn what_goes_in_comes_out() {
         let values: Vec<[u64; 3]> = (0..BUFFER as u64)
-            .map(|n| [n % 3, 1_700_000_000 + n / 100, n.wrapping_mul(987_654_321) % 1_000_000_000])
+            .map(|n| {
+                [
+                    n % 3,
+                    1_700_000_000 + n / 100,
+                    n.wrapping_mul(987_654_321) % 1_000_000_000,
+                ]
+            })
             .collect();
         let mut room = Vec::new();
         let len = encode(&values, &mut room);

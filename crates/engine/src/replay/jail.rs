@@ -86,7 +86,12 @@ pub fn lock(_report: RawFd) {
     // SAFETY: the kernel reads the program, which lives until the call is over.
     let done = unsafe {
         syscall!(libc::SYS_prctl, libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
-            && syscall!(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const filter) == 0
+            && syscall!(
+                libc::SYS_seccomp,
+                libc::SECCOMP_SET_MODE_FILTER,
+                0,
+                &raw const filter
+            ) == 0
     };
     if !done {
         stop::warn("the kernel offers no seccomp: replaying without that lock");

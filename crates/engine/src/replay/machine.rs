@@ -10,9 +10,7 @@ use clew_recording::event::{
 use clew_recording::maps::Change;
 
 use crate::cache::CodeCache;
-use crate::context::{
-    Exit, GsBlock, R8, R9, R10, RAX, RDI, RDX, RSI, RSP, Regs, Xsave,
-};
+use crate::context::{Exit, GsBlock, R8, R9, R10, RAX, RDI, RDX, RSI, RSP, Regs, Xsave};
 use crate::guest::access;
 use crate::guest::trap_flag::{self, TRAP_FLAG};
 use crate::host::{switch, time};
@@ -177,9 +175,8 @@ impl Machine {
         const PAGE_FAULT: u64 = 14;
         const WRITE: u64 = 2;
         let fault = self.gs.fault;
-        let write = fault.signo == libc::SIGSEGV
-            && fault.trapno == PAGE_FAULT
-            && fault.err & WRITE != 0;
+        let write =
+            fault.signo == libc::SIGSEGV && fault.trapno == PAGE_FAULT && fault.err & WRITE != 0;
         if !write || !self.memory.code_write_fault(fault.addr) {
             return false;
         }
@@ -406,9 +403,8 @@ impl Machine {
             Event::Values(bytes) => {
                 self.values_used_up()?;
                 // SAFETY: the buffer has that many entries, and only translated code uses it.
-                let buffer = unsafe {
-                    std::slice::from_raw_parts_mut(self.gs.values.buffer, time::BUFFER)
-                };
+                let buffer =
+                    unsafe { std::slice::from_raw_parts_mut(self.gs.values.buffer, time::BUFFER) };
                 let Ok(there) = values::decode(bytes, buffer) else {
                     return self.diverged("answers of time calls", "malformed data");
                 };

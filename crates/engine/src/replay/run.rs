@@ -52,7 +52,10 @@ impl<'a> Replay<'a> {
         options: &Options,
         report: RawFd,
     ) -> Result<Replay<'a>, String> {
-        let store = options.cache_dir.as_deref().and_then(|dir| Store::open(dir).ok());
+        let store = options
+            .cache_dir
+            .as_deref()
+            .and_then(|dir| Store::open(dir).ok());
         let atlas = Atlas::open(store.as_ref());
         let memory = Memory::new(Box::new(atlas.clone()));
         let gs = start::new_gs_block();
@@ -281,7 +284,10 @@ fn describe(event: &Event) -> String {
     match event {
         Event::Call(call) => {
             let name = crate::kernel::table::lookup(call.nr as u64).name;
-            format!("{name} {:x?} {:?} +{} ticks", call.args, call.end, call.ticks)
+            format!(
+                "{name} {:x?} {:?} +{} ticks",
+                call.args, call.end, call.ticks
+            )
         }
         Event::Started(start) => format!("started, pid {}", start.pid),
         Event::Values(bytes) => format!("{} bytes of answers", bytes.len()),

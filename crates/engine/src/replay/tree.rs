@@ -167,8 +167,13 @@ impl Message<'_> {
         let len = out.len();
         // SAFETY: sends from a live buffer.
         unsafe {
-            while syscall!(libc::SYS_sendto, socket, room.as_ptr(), len, libc::MSG_NOSIGNAL)
-                == crate::sys::err(libc::EINTR)
+            while syscall!(
+                libc::SYS_sendto,
+                socket,
+                room.as_ptr(),
+                len,
+                libc::MSG_NOSIGNAL
+            ) == crate::sys::err(libc::EINTR)
             {}
         }
     }
@@ -189,7 +194,8 @@ impl Screen {
             print(to, bytes);
             return;
         }
-        self.pieces.insert((order, part), (to, last, bytes.to_vec()));
+        self.pieces
+            .insert((order, part), (to, last, bytes.to_vec()));
         while let Some(entry) = self.pieces.first_entry() {
             let (order, _) = *entry.key();
             if order != self.next {
@@ -239,7 +245,9 @@ fn plan(recording: &Recording, request: &Request) -> Result<(Vec<StreamId>, Want
     let Some(&first) = streams.first() else {
         return Err(match request.pid {
             Some(pid) => format!("no process {pid} in this recording; `clew info` lists them"),
-            None => "the recording holds no process: it was cut off before the program began".into(),
+            None => {
+                "the recording holds no process: it was cut off before the program began".into()
+            }
         });
     };
     let mut roots = BTreeSet::new();
@@ -277,10 +285,19 @@ pub fn replay(recording: &Recording, request: &Request) -> Result<Outcome, Strin
     // SAFETY: the kernel writes two descriptors.
     let made = unsafe {
         let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
-        syscall!(libc::SYS_socketpair, libc::AF_UNIX, kind, 0, pair.as_mut_ptr())
+        syscall!(
+            libc::SYS_socketpair,
+            libc::AF_UNIX,
+            kind,
+            0,
+            pair.as_mut_ptr()
+        )
     };
     if made != 0 {
-        return Err(format!("no socket: {}", std::io::Error::from_raw_os_error(-made as i32)));
+        return Err(format!(
+            "no socket: {}",
+            std::io::Error::from_raw_os_error(-made as i32)
+        ));
     }
     let [mine, theirs] = pair;
     let mut outcome = Outcome::default();
@@ -309,7 +326,15 @@ pub fn replay(recording: &Recording, request: &Request) -> Result<Outcome, Strin
         // Wait for the next message, or for a replaying process to be gone.
         let mut room = [0u8; MESSAGE];
         // SAFETY: the kernel writes at most so many bytes.
-        let len = unsafe { syscall!(libc::SYS_recvfrom, mine, room.as_mut_ptr(), room.len(), libc::MSG_DONTWAIT) };
+        let len = unsafe {
+            syscall!(
+                libc::SYS_recvfrom,
+                mine,
+                room.as_mut_ptr(),
+                room.len(),
+                libc::MSG_DONTWAIT
+            )
+        };
         if len > 0 {
             let message = &room[..len as usize];
             if receive(message, &mut outcome, &mut screen, &mut begun).is_err() {
@@ -416,9 +441,7 @@ fn reap(pids: &mut Vec<i32>) -> usize {
     pids.retain(|&pid| {
         let mut status = 0i32;
         // SAFETY: asks about a child of ours.
-        let ended = unsafe {
-            syscall!(libc::SYS_wait4, pid, &raw mut status, libc::WNOHANG, 0)
-        };
+        let ended = unsafe { syscall!(libc::SYS_wait4, pid, &raw mut status, libc::WNOHANG, 0) };
         ended == 0
     });
     before - pids.len()

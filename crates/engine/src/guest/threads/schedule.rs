@@ -95,7 +95,9 @@ impl Executor {
         let left = self.gs.ticks_left + self.gs.kicked;
         let used = (self.threads.budget - left).max(0) as u64;
         let slot = self.threads.current;
-        self.threads.get(slot).map_or(0, |thread| thread.ticks + used)
+        self.threads
+            .get(slot)
+            .map_or(0, |thread| thread.ticks + used)
     }
 
     /// Books the ticks of the turn so far.
