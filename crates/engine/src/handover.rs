@@ -57,6 +57,7 @@ impl Handover {
         number("files", open(self.own.hidden.files));
         number("nocache", flag(self.options.no_cache));
         number("trace", flag(self.options.trace));
+        number("pages", flag(self.options.pages));
         number("calls", flag(self.options.warn_calls));
         number("lockstep", self.options.lockstep.map(|n| n as i64));
         number(
@@ -121,6 +122,7 @@ impl Handover {
                 "files" => hidden.files = number()? as i32,
                 "nocache" => options.no_cache = true,
                 "trace" => options.trace = true,
+                "pages" => options.pages = true,
                 "calls" => options.warn_calls = true,
                 "bisect" => options.bisect = Some(number()? as u64),
                 "lockstep" => options.lockstep = Some(number()? as u64),

@@ -49,6 +49,8 @@ pub struct Options {
     pub stretch: u64,
     /// Mistranslate an instruction of that block.
     pub spoil: Option<u64>,
+    /// Show the checksum of every page at the end of a recording and of a replay.
+    pub pages: bool,
     /// Tell about system calls that the table doesn't know.
     pub warn_calls: bool,
 }
@@ -72,6 +74,7 @@ impl Options {
             let number = |n: &str| n.parse().map_err(|_| word.to_string());
             match word.split_once('=') {
                 None if word == "trace" => self.trace = true,
+                None if word == "pages" => self.pages = true,
                 None if word == "calls" => self.warn_calls = true,
                 None if word == "lockstep" => self.lockstep = Some(u64::MAX),
                 Some(("bisect", n)) => self.bisect = Some(number(n)?),

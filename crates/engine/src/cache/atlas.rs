@@ -132,6 +132,15 @@ impl Atlas {
         })))
     }
 
+    /// The atlas of a folder as it is now; new places are for this process alone.
+    pub fn copy_of(store: Option<&Store>) -> SharedAtlas {
+        let places = store.map(read).unwrap_or_default();
+        SharedAtlas(Rc::new(RefCell::new(Atlas {
+            places,
+            store: None,
+        })))
+    }
+
     fn find(&self, file: &FileIdentity) -> Option<Place> {
         self.places
             .iter()

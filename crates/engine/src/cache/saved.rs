@@ -307,12 +307,7 @@ pub fn save(store: &Store, key: &Key, region: &Region, history: &History) -> std
 /// Maps the saved region of `key`, if there is one and it can be trusted. Its host range must be
 /// free or mapped by the cache.
 pub fn load(store: &Store, key: &Key) -> Option<(Region, History)> {
-    let mut options = File::options();
-    let file = options
-        .read(true)
-        .custom_flags(OPEN_FLAGS)
-        .open(store.dir.join(key.file_name()))
-        .ok()?;
+    let file = store.file(&key.file_name())?;
     let meta = file.metadata().ok()?;
     if !meta.is_file() || !is_private(&meta) || meta.len() < PAGE || meta.len() > u32::MAX as u64 {
         return None;

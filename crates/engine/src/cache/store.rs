@@ -4,11 +4,14 @@
 //! user, or it isn't used. Anyone who can write there could make the engine run their code, so
 //! nothing is read from a folder that others can write.
 
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::kernel::cpuid;
@@ -33,6 +36,8 @@ pub const OPEN_FLAGS: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXE
 #[derive(Clone, Debug)]
 pub struct Store {
     pub dir: PathBuf,
+    /// All that can be read from now on, in a process that may open nothing any more.
+    opened: Option<Arc<HashMap<String, File>>>,
 }
 
 /// A saved file, as `clew cache` lists it.
@@ -78,6 +83,7 @@ impl Store {
         }
         Ok(Store {
             dir: dir.to_owned(),
+            opened: None,
         })
     }
 
@@ -90,6 +96,31 @@ impl Store {
     }
 
     /// Everything in the folder that is clew's: name, size, time of last use.
+    /// Opens all saved translations, so that they can be used where nothing can be opened or written.
+    pub fn open_all(&self) -> io::Result<Store> {
+        let mut opened = HashMap::new();
+        for entry in self.entries()? {
+            let name = entry.path.file_name().and_then(OsStr::to_str);
+            if let (Some(name), Some(file)) = (name, name.and_then(|name| self.file(name))) {
+                opened.insert(name.to_owned(), file);
+            }
+        }
+        Ok(Store {
+            dir: self.dir.clone(),
+            opened: Some(Arc::new(opened)),
+        })
+    }
+
+    /// A saved file, for reading.
+    pub fn file(&self, name: &str) -> Option<File> {
+        if let Some(opened) = &self.opened {
+            return opened.get(name)?.try_clone().ok();
+        }
+        let mut options = File::options();
+        options.read(true).custom_flags(OPEN_FLAGS);
+        options.open(self.dir.join(name)).ok()
+    }
+
     fn files(&self) -> io::Result<Vec<(OsString, Entry)>> {
         let mut files = Vec::new();
         for entry in std::fs::read_dir(&self.dir)? {
@@ -142,7 +173,9 @@ impl Store {
     /// Writes a file so that a reader sees all of it or nothing.
     pub fn write(&self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
         use std::io::Write;
-        use std::os::unix::fs::OpenOptionsExt;
+        if self.opened.is_some() {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
         may_write(parts.iter().map(|part| part.len() as u64).sum())?;
         // Unique also where containers with pids of their own share the folder.
         let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

@@ -14,17 +14,22 @@ const BATCH: u64 = 4096;
 impl Memory {
     pub fn checksum(&self) -> u64 {
         let mut sum = 0u64;
+        self.page_sums(&mut |_, page| sum = sum.wrapping_add(page));
+        sum
+    }
+
+    /// Calls `found(address, checksum)` for each page that isn't all zeroes.
+    pub fn page_sums(&self, found: &mut dyn FnMut(u64, u64)) {
         // What was swapped out can't be told from what was never there: then all is read.
         let all = host::swap_in_use();
         for mapping in self.iter().filter(|m| counts(m)) {
             let mut at = mapping.start;
             while at < mapping.end {
                 let end = mapping.end.min(at + BATCH * PAGE);
-                sum = sum.wrapping_add(batch(mapping, at, end, all));
+                batch(mapping, at, end, all, found);
                 at = end;
             }
         }
-        sum
     }
 }
 
@@ -37,12 +42,11 @@ fn counts(mapping: &Mapping) -> bool {
     own && !mapping.shared && mapping.can(libc::PROT_READ)
 }
 
-fn batch(mapping: &Mapping, start: u64, end: u64, all: bool) -> u64 {
+fn batch(mapping: &Mapping, start: u64, end: u64, all: bool, found: &mut dyn FnMut(u64, u64)) {
     let mut present = [1u8; BATCH as usize];
     let is_file = matches!(mapping.backing, Backing::File { .. });
     // What isn't in memory was never written, except in files, where it may be read again.
     let known = !is_file && host::mincore(start..end, &mut present).is_ok();
-    let mut sum = 0u64;
     for (n, at) in (start..end).step_by(PAGE as usize).enumerate() {
         if known && present[n] & 1 == 0 && !all {
             continue;
@@ -62,10 +66,12 @@ fn batch(mapping: &Mapping, start: u64, end: u64, all: bool) -> u64 {
         };
         // Behind a file's end there is nothing to read.
         if crate::guest::access::read_bytes(at, bytes).is_ok() {
-            sum = sum.wrapping_add(page_sum(at, &page));
+            let sum = page_sum(at, &page);
+            if sum != 0 {
+                found(at, sum);
+            }
         }
     }
-    sum
 }
 
 /// 0 for a page of zeroes. Four lanes, so that the multiplications overlap.

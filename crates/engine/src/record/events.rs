@@ -15,6 +15,7 @@ use crate::host::siginfo::Siginfo;
 use crate::host::switch;
 use crate::kernel::table::{self, Args};
 use crate::kernel::{self, Outcome, outputs, stop};
+use crate::memory::Memory;
 use crate::{sys, syscall};
 
 impl Executor {
@@ -366,6 +367,9 @@ impl Executor {
 
     /// A checksum of everything, for the replay to compare with.
     fn final_check(&mut self) {
+        if self.options.pages {
+            show_pages(&self.memory);
+        }
         let registers = checksum(&self.gs.regs);
         let memory = Some(self.memory.checksum());
         let place = Place::default();
@@ -525,6 +529,14 @@ impl Executor {
         let ticks = self.recorder().take_arrived();
         self.recorder().event(&Event::Exec { ticks });
     }
+}
+
+/// For finding out which page differs: the checksums of all of them.
+pub fn show_pages(memory: &Memory) {
+    memory.page_sums(&mut |addr, sum| {
+        let mapping = memory.find(addr).map(|mapping| mapping.backing);
+        eprintln!("clew: page {addr:#x} {sum:016x} {mapping:?}");
+    });
 }
 
 /// Of registers that are exact wherever an event can be: the arithmetic flags aren't at the end of

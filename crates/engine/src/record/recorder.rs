@@ -46,6 +46,11 @@ pub struct Recorder {
     pub(super) after_exec: Option<StreamId>,
 }
 
+fn now() -> u64 {
+    // SAFETY: reads the time-stamp counter.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
 /// How a thread came to an event: its registers there.
 pub struct Arrival {
     pub regs: Regs,
@@ -77,7 +82,7 @@ impl Recorder {
             just_forked: false,
             vforks: Vec::new(),
             new_threads: Vec::new(),
-            last_stamp: 0,
+            last_stamp: now(),
             room: Vec::new(),
             told_lost: false,
             after_exec: None,
@@ -118,6 +123,7 @@ impl Recorder {
         self.encoder = Encoder::default();
         self.events = 0;
         self.arrived = 0;
+        self.last_stamp = now();
         self.just_forked = true;
         self.new_threads.clear();
         start.origin = Origin::Fork { parent };
@@ -129,8 +135,7 @@ impl Recorder {
     /// Writes an event, and now and then the time before it.
     pub fn event(&mut self, event: &Event) {
         self.flush_values();
-        // SAFETY: reads the time-stamp counter.
-        let now = unsafe { std::arch::x86_64::_rdtsc() };
+        let now = now();
         if now.wrapping_sub(self.last_stamp) > STAMP {
             self.last_stamp = now;
             let time = self.channel.elapsed();

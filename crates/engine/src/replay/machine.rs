@@ -16,7 +16,8 @@ use crate::guest::trap_flag::{self, TRAP_FLAG};
 use crate::host::{switch, time};
 use crate::kernel::table;
 use crate::memory::Memory;
-use crate::record::{events::checksum, values};
+use crate::record::events::{checksum, show_pages};
+use crate::record::values;
 use crate::stats::Stats;
 
 /// More ticks than any stretch between two events.
@@ -72,6 +73,8 @@ pub struct Machine {
     /// The event whose effects are being applied made a thread: they are for its registers.
     new_thread: Option<ThreadId>,
     pub start: Option<Start>,
+    /// Show the checksum of every page where all memory is compared.
+    pub show_pages: bool,
 }
 
 type Checked = Result<(), Divergence>;
@@ -96,6 +99,7 @@ impl Machine {
             open_file,
             new_thread: None,
             start: None,
+            show_pages: false,
         }
     }
 
@@ -391,6 +395,9 @@ impl Machine {
                     );
                 }
                 if let Some(memory) = memory {
+                    if self.show_pages {
+                        show_pages(&self.memory);
+                    }
                     let found = self.memory.checksum();
                     if found != *memory {
                         return self.diverged(
@@ -527,10 +534,12 @@ impl Machine {
         if access::write_bytes(addr, bytes).is_ok() {
             return Ok(());
         }
-        if self.memory.unprotect_for_kernel(addr, bytes.len() as u64) {
-            return access::write_bytes(addr, bytes);
+        if self.memory.unprotect_for_kernel(addr, bytes.len() as u64)
+            && access::write_bytes(addr, bytes).is_ok()
+        {
+            return Ok(());
         }
-        Err(access::Fault)
+        self.memory.fill(addr, bytes).map_err(|_| access::Fault)
     }
 
     /// What the call that the current thread stands at, or has just made, sent to a descriptor.

@@ -10,7 +10,6 @@ use super::machine::{Divergence, Machine};
 use super::tree::{Ending, Message, Wanted};
 use crate::cache::CodeCache;
 use crate::cache::atlas::Atlas;
-use crate::cache::store::Store;
 use crate::kernel::stop;
 use crate::memory::Memory;
 use crate::program::Options;
@@ -52,17 +51,15 @@ impl<'a> Replay<'a> {
         options: &Options,
         report: RawFd,
     ) -> Result<Replay<'a>, String> {
-        let store = options
-            .cache_dir
-            .as_deref()
-            .and_then(|dir| Store::open(dir).ok());
-        let atlas = Atlas::open(store.as_ref());
+        let atlas = Atlas::copy_of(wanted.store.as_ref());
+        let store = wanted.store.clone();
         let memory = Memory::new(Box::new(atlas.clone()));
         let gs = start::new_gs_block();
         let code = CodeCache::new(options, store, atlas).map_err(|e| e.to_string())?;
         let files = wanted.files.clone();
         let open = Box::new(move |name: &str| files.get(name));
-        let machine = Machine::new(gs, memory, code, open);
+        let mut machine = Machine::new(gs, memory, code, open);
+        machine.show_pages = options.pages;
         start::install_handlers(machine.gs);
         let reader = recording.stream(stream).map_err(|e| e.to_string())?;
         Ok(Replay {

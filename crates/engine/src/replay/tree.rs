@@ -14,6 +14,7 @@ use clew_recording::reader::Recording;
 use super::files::Files;
 use super::jail;
 use super::run::Replay;
+use crate::cache::store::Store;
 use crate::kernel::stop;
 use crate::program::Options;
 use crate::syscall;
@@ -68,6 +69,8 @@ pub struct Wanted {
     quiet: bool,
     stop: Option<(StreamId, u64)>,
     pub files: Files,
+    /// Saved translations.
+    pub store: Option<Store>,
 }
 
 impl Wanted {
@@ -273,9 +276,16 @@ fn plan(recording: &Recording, request: &Request) -> Result<(Vec<StreamId>, Want
         follow,
         quiet: request.quiet,
         stop,
+        store: open_store(&request.options),
         files: Files::open(recording).map_err(|e| format!("the recording's files: {e}"))?,
     };
     Ok((roots.into_iter().collect(), wanted))
+}
+
+/// Saved translations are used, never made: a recording may come from a stranger.
+fn open_store(options: &Options) -> Option<Store> {
+    let dir = options.cache_dir.as_deref()?;
+    Store::existing(dir).ok()??.open_all().ok()
 }
 
 /// Replays what is asked for; returns when all of it is done.
