@@ -5,14 +5,20 @@ use std::os::unix::ffi::OsStrExt;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use crate::recordings::arguments::*;
+
 #[derive(Debug, Parser)]
 #[command(
     name = "clew",
     version,
     about = "Record, replay and ask: a debugger for failures that happen once",
     after_help = "Examples:\n  \
-        clew run ./server --port 8080     run a program under the engine\n  \
-        clew run --stats -- make -j2      and say what it took"
+        clew record ./server --port 8080  record a run of a program\n  \
+        clew replay                       repeat the latest recording, exactly\n  \
+        clew ls                           what has been recorded\n  \
+        clew dump server-1 | less         every event of a recording\n  \
+        clew run --stats -- make -j2      run without recording, and say what it took\n\n\
+        Recordings are in $CLEW_DIR, else $XDG_DATA_HOME/clew, else ~/.local/share/clew."
 )]
 struct Line {
     #[command(subcommand)]
@@ -21,6 +27,42 @@ struct Line {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Run a program and record the run
+    #[command(after_help = RECORD_HELP)]
+    Record(Record),
+
+    /// Repeat a recorded run, instruction by instruction
+    #[command(after_help = REPLAY_HELP)]
+    Replay(Replay),
+
+    /// List the recordings: name, program, when, how it ended, length, size
+    #[command(after_help = LS_HELP)]
+    Ls(Ls),
+
+    /// Show what a recording holds: processes and threads, counts, sizes, the machine
+    #[command(after_help = INFO_HELP)]
+    Info(Info),
+
+    /// Print the events of a recording, one per line
+    #[command(after_help = DUMP_HELP)]
+    Dump(Dump),
+
+    /// Remove recordings
+    #[command(after_help = RM_HELP)]
+    Rm(Rm),
+
+    /// Put a recording into one file, to send or to keep
+    #[command(after_help = PACK_HELP)]
+    Pack(Pack),
+
+    /// Take a recording out of a packed file
+    #[command(after_help = UNPACK_HELP)]
+    Unpack(Unpack),
+
+    /// Check what this machine allows, and say how to fix what it doesn't
+    #[command(after_help = DOCTOR_HELP)]
+    Doctor(Doctor),
+
     /// Run a program under the engine, with nothing recorded
     #[command(
         after_help = "Exit status: the program's own; 126 if it can't be executed, 127 if there is \

@@ -4,9 +4,10 @@ use std::ffi::CStr;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use crate::arguments::Cache;
+use crate::text::{ago, quoted, size};
 use crate::variables;
 use clew_engine::cache::saved::{self, Description};
 use clew_engine::cache::store::{Entry, MOST_BYTES, Store};
@@ -157,61 +158,13 @@ fn json(folder: &Path, images: &[Image]) -> String {
     text
 }
 
-/// A JSON string.
-fn quoted(text: &str) -> String {
-    let mut out = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if c < ' ' => {
-                let _ = write!(out, "\\u{:04x}", c as u32);
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
-}
-
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..1024 => format!("{bytes} B"),
-        1024..0x10_0000 => format!("{:.1} KiB", bytes as f64 / 1024.0),
-        0x10_0000..0x4000_0000 => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
-        _ => format!("{:.1} GiB", bytes as f64 / 1_073_741_824.0),
-    }
-}
-
-fn ago(age: Duration) -> String {
-    match age.as_secs() {
-        s @ 0..100 => format!("{s} s"),
-        s @ 100..6000 => format!("{} min", s / 60),
-        s @ 6000..172_800 => format!("{} h", s / 3600),
-        s => format!("{} days", s / 86_400),
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn strings_are_valid_json() {
-        assert_eq!(quoted("a\"b\\c\n"), r#""a\"b\\c\u000a""#);
-    }
-
-    #[test]
-    fn sizes_and_ages_are_short() {
-        assert_eq!(size(1023), "1023 B");
-        assert_eq!(size(3 << 20), "3.0 MiB");
-        assert_eq!(size(MOST_BYTES), "1.0 GiB");
-        assert_eq!(ago(Duration::from_secs(3600)), "60 min");
-        assert_eq!(ago(Duration::from_secs(10 * 86_400)), "10 days");
-    }
 
     #[test]
     fn what_cannot_be_read_is_shown_as_damaged() {

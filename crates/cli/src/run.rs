@@ -11,25 +11,40 @@ use clew_engine::program::{self, Options, StatsFor};
 use clew_engine::start::{self, Request};
 
 pub fn run(line: &Run, envp: &[&CStr]) -> i32 {
-    let variable = |name: &str| variables::get(envp, name);
-    let options = match options(line, &variable) {
-        Ok(options) => options,
-        Err(message) => {
-            eprintln!("clew: {message}");
-            return 2;
-        }
+    let switches = Switches {
+        stats: line.stats,
+        no_cache: line.no_cache,
+        debug: line.debug.as_deref(),
     };
-    let argv: Result<Vec<CString>, _> = line
-        .program
+    match request(&line.program, &switches, envp) {
+        Ok(request) => start::run(request),
+        Err(status) => status,
+    }
+}
+
+/// How the engine is to run, whatever the world.
+#[derive(Default)]
+pub struct Switches<'a> {
+    pub stats: Option<Whose>,
+    pub no_cache: bool,
+    pub debug: Option<&'a str>,
+}
+
+/// Finds the program. What can't be run is told about; the error is the exit status for it.
+pub fn request(program: &[OsString], switches: &Switches, envp: &[&CStr]) -> Result<Request, i32> {
+    let variable = |name: &str| variables::get(envp, name);
+    let options = options(switches, &variable).map_err(|message| {
+        eprintln!("clew: {message}");
+        2
+    })?;
+    let argv: Result<Vec<CString>, _> = program
         .iter()
         .map(|word| CString::new(word.as_bytes()))
         .collect();
     let argv = argv.expect("arguments hold no NUL");
     let search = variable("PATH");
-    let found = match program::find(&line.program[0], search.as_deref(), &argv) {
-        Ok(found) => found,
-        Err(error) => return not_found(&line.program[0], &error),
-    };
+    let found = program::find(&program[0], search.as_deref(), &argv)
+        .map_err(|error| not_found(&program[0], &error))?;
     let envp = envp.iter().map(|&variable| variable.to_owned()).collect();
     let mut request = Request::first(found, envp, options);
     // SAFETY: where present, AT_EXECFN is a string that lives as long as the process.
@@ -42,7 +57,7 @@ pub fn run(line: &Run, envp: &[&CStr]) -> i32 {
         }
     };
     start::ensure_restart(&mut request, Path::new(OsStr::from_bytes(own.to_bytes())));
-    start::run(request)
+    Ok(request)
 }
 
 fn getauxval(key: u64) -> u64 {
@@ -50,18 +65,25 @@ fn getauxval(key: u64) -> u64 {
     unsafe { libc::getauxval(key) }
 }
 
-fn options(line: &Run, variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Options, String> {
+/// The switches and what the environment says.
+pub fn options(
+    switches: &Switches,
+    variable: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<Options, String> {
     let mut options = Options {
-        stats: match line.stats {
+        stats: match switches.stats {
             None => StatsFor::Nobody,
             Some(Whose::Main) => StatsFor::Main,
             Some(Whose::All) => StatsFor::All,
         },
-        no_cache: line.no_cache,
+        no_cache: switches.no_cache,
         ..Options::default()
     };
     let debug = variable("CLEW_DEBUG").map(|v| v.to_string_lossy().into_owned());
-    for words in [debug, line.debug.clone()].into_iter().flatten() {
+    for words in [debug, switches.debug.map(String::from)]
+        .into_iter()
+        .flatten()
+    {
         options.debug(&words).map_err(|word| {
             format!(
                 "unknown debugging switch {word:?}; there are trace, bisect=N, dump=N..M, calls, lockstep, lockstep=N and stretch=N"

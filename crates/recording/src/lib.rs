@@ -8,16 +8,26 @@
 //! - [`writer`]: the process that writes the log
 //! - [`log`]: the log's format
 //! - [`reader`]: from the log back to events
+//! - [`folder`]: where recordings live
+//! - [`meta`]: what is known of one before its first event
+//! - [`summary`]: what one is about, in short
+//! - [`pack`]: one portable file for all of one
 pub mod bytes;
 pub mod channel;
 pub mod codec;
 pub mod event;
+pub mod folder;
 mod futex;
 pub mod log;
 pub mod maps;
+pub mod meta;
+pub mod pack;
 mod producer;
 pub mod reader;
 mod shared;
+pub mod summary;
+#[cfg(test)]
+mod testing;
 mod watch;
 pub mod writer;
 mod writing;

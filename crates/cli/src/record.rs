@@ -1,0 +1,167 @@
+//! `clew record`: makes a recording's folder and its writer, then starts the program in this very
+//! process, as `clew run` does.
+
+use std::ffi::CStr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use crate::arguments::{Full, Policy, Record};
+use crate::recordings;
+use crate::run::{self, Switches};
+use crate::{machine, text};
+use clew_engine::start::{self, Request};
+use clew_recording::channel::{Channel, OnFull};
+use clew_recording::folder;
+use clew_recording::meta::{self, Meta, Schedule};
+use clew_recording::reader::FILES;
+use clew_recording::writer;
+
+/// The exit status if nothing can be recorded.
+const CANT_RECORD: i32 = 125;
+
+/// What the engine needs to record into.
+#[allow(dead_code)] // Read by the engine's side.
+pub struct Recording {
+    /// Of the channel's memory; closed on exec unless the engine hands it over.
+    pub fd: OwnedFd,
+    /// The folder for copies of mapped files.
+    pub files: OwnedFd,
+    pub policy: Policy,
+    pub seed: u64,
+    /// For [`Policy::Pct`].
+    pub depth: u32,
+    /// Hide what isn't in [`machine::PORTABLE`].
+    pub portable: bool,
+}
+
+pub fn record(line: &Record, envp: &[&CStr]) -> i32 {
+    let switches = Switches {
+        stats: line.stats,
+        no_cache: line.no_cache,
+        debug: line.debug.as_deref(),
+    };
+    // The program first: without one there is nothing to make a folder for.
+    let request = match run::request(&line.program, &switches, envp) {
+        Ok(request) => request,
+        Err(status) => return status,
+    };
+    match begin(line, envp, &request) {
+        Ok(recording) => start(request, recording),
+        Err(message) => {
+            eprintln!("clew: {}", text::plain(&message));
+            CANT_RECORD
+        }
+    }
+}
+
+/// Starts the program, recorded.
+fn start(mut request: Request, recording: Recording) -> i32 {
+    clew_engine::record::begin(&mut request, recording.fd, recording.files);
+    start::run(request)
+}
+
+/// Makes folder, metadata, channel and writer. After an error there is no folder.
+fn begin(line: &Record, envp: &[&CStr], request: &Request) -> Result<Recording, String> {
+    let place = recordings::place(envp);
+    let folder = match (&line.output, &place) {
+        (Some(path), _) => folder::create_at(path).map_err(|error| error.to_string())?,
+        (None, Ok(place)) => match &line.name {
+            Some(name) => place.create(name),
+            None => place.create_for(&line.program[0]),
+        }
+        .map_err(|error| error.to_string())?,
+        (None, Err(error)) => return Err(error.to_string()),
+    };
+    let begun = fill(line, request, &folder);
+    if begun.is_err() {
+        let _ = std::fs::remove_dir_all(&folder);
+        return begun;
+    }
+    // A recording elsewhere is the latest too, where that can be noted.
+    if let Ok(place) = &place {
+        let noted = place
+            .make()
+            .map_err(std::io::Error::other)
+            .and_then(|()| place.set_latest(&folder));
+        if let (Err(error), None) = (noted, &line.output) {
+            let name = recordings::name(&folder);
+            eprintln!("clew: {name} can't be made the latest recording: {error}");
+        }
+    }
+    begun
+}
+
+fn fill(line: &Record, request: &Request, folder: &Path) -> Result<Recording, String> {
+    let seed = match line.seed {
+        Some(seed) => seed,
+        None => {
+            random().map_err(|error| format!("no random seed: {error}; give one with --seed"))?
+        }
+    };
+    let schedule = Schedule {
+        policy: line.sched.name().into(),
+        seed,
+        depth: (line.sched == Policy::Pct).then_some(line.depth),
+    };
+    meta_of(line, request, folder, schedule)
+        .write(folder)
+        .map_err(|error| format!("{}: {error}", folder.display()))?;
+    let (channel, fd) = Channel::create()
+        .map_err(|error| format!("there is no shared memory for the recording: {error}"))?;
+    channel.set_on_full(match line.on_full {
+        Full::Stop => OnFull::Stop,
+        Full::Continue => OnFull::Continue,
+    });
+    let files = files_folder(folder)
+        .map_err(|error| format!("{}: {error}", folder.join(FILES).display()))?;
+    writer::spawn(&channel, folder, &writer::Options::default())
+        .map_err(|error| format!("{}: the log can't be written: {error}", folder.display()))?;
+    Ok(Recording {
+        fd,
+        files,
+        policy: line.sched,
+        seed,
+        depth: line.depth,
+        portable: line.portable,
+    })
+}
+
+fn files_folder(folder: &Path) -> std::io::Result<OwnedFd> {
+    use std::os::unix::fs::DirBuilderExt;
+    let path = folder.join(FILES);
+    std::fs::DirBuilder::new().mode(0o700).create(&path)?;
+    Ok(std::fs::File::open(path)?.into())
+}
+
+fn meta_of(line: &Record, request: &Request, folder: &Path, schedule: Schedule) -> Meta {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let cwd = std::env::current_dir().unwrap_or_default();
+    Meta {
+        format: meta::FORMAT,
+        clock: meta::CLOCK,
+        clew: env!("CARGO_PKG_VERSION").into(),
+        name: recordings::name(folder),
+        program: request.program.exe_path().to_string_lossy().into_owned(),
+        argv: line
+            .program
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect(),
+        cwd: cwd.to_string_lossy().into_owned(),
+        started_ns: now.unwrap_or_default().as_nanos() as u64,
+        pid: std::process::id() as i32,
+        schedule,
+        portable: line.portable,
+        machine: machine::here(line.portable),
+    }
+}
+
+fn random() -> std::io::Result<u64> {
+    let mut bytes = [0; 8];
+    // SAFETY: writes at most eight bytes.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if got != 8 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(u64::from_le_bytes(bytes))
+}

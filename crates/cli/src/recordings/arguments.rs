@@ -1,0 +1,297 @@
+//! The command line of the commands about recordings: flags and their help.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+pub const RECORD_HELP: &str = "\
+The program runs in this very process: exit status, signals, terminal and job control are its own. \
+Its children are recorded too. Recordings are named for the program (ls-1, ls-2, ...); `latest` is \
+the last one begun.
+
+Exit status: the program's own; 126 if it can't be executed, 127 if there is none of that name, 125 \
+if nothing can be recorded or the engine gave up, 2 for a wrong command line.
+
+Examples:
+  clew record ./server --port 8080
+  clew record -n crash --sched random --seed 7 -- ./test --all
+  clew record -o /mnt/big/run1 make -j4";
+
+pub const REPLAY_HELP: &str = "\
+REC is a recording's name, its folder, or nothing for the latest one. The replayed program prints \
+what it printed; it touches no file, socket or terminal besides.
+
+Exit status: the recorded program's own, or its death by the same signal; 124 if the replay \
+diverged from the recording; 123 if the recording ends before the program did; 0 if --to's event was \
+reached; 125 if it can't be replayed here; 1 if it can't be read; 2 for a wrong command line.
+
+Examples:
+  clew replay
+  clew replay --verify -q crash
+  clew replay crash --pid 4711 --to 1200";
+
+pub const LS_HELP: &str = "\
+The first look at a large recording takes a moment: it is read once, and what it is about is kept.
+
+Exit status: 0, or 1 if the folder can't be read.
+
+Examples:
+  clew ls
+  clew ls --json | jq -r '.recordings[] | select(.end.how == \"killed\") | .name'";
+
+pub const INFO_HELP: &str = "\
+REC is a recording's name, its folder, or nothing for the latest one.
+
+Exit status: 0, or 1 if it can't be read.
+
+Examples:
+  clew info
+  clew info crash --json | jq .ticks";
+
+pub const DUMP_HELP: &str = "\
+REC is a recording's name, its folder, or nothing for the latest one. Events are numbered from 1 in \
+each process image (what begins with an exec or a fork); --from, --to and `clew replay --to` use these \
+numbers. Shown are seconds since the start, the thread's id, and what happened; data that the kernel wrote is in \
+quotes, shortened (--full shows all). Events that only carry the time aren't shown, except by --json.
+
+Exit status: 0, or 1 if it can't be read.
+
+Examples:
+  clew dump | less
+  clew dump crash --pid 4711 --from 1200 --to 1300
+  clew dump --all --json | jq -c 'select(.kind == \"signal\")'";
+
+pub const RM_HELP: &str = "\
+Exit status: 0, or 1 if one of them is still being recorded, isn't there or can't be removed; the \
+others are removed all the same.
+
+Examples:
+  clew rm ls-1 ls-2
+  clew rm --all";
+
+pub const PACK_HELP: &str = "\
+The file has everything that a replay needs, also the files that the program had mapped. It has what \
+the program had in memory too: send it to people whom you would let see that.
+
+Exit status: 0, or 1 if it can't be read or written.
+
+Examples:
+  clew pack crash
+  clew pack -o /tmp/for-anna.clew crash";
+
+pub const UNPACK_HELP: &str = "\
+A packed file may come from a stranger: only plain files are taken from it, into a new folder among \
+the recordings. If anything is wrong with it nothing is left behind.
+
+Exit status: 0, or 1 if it is damaged, too large, or can't be written.
+
+Examples:
+  clew unpack crash.clew
+  clew unpack -n theirs crash.clew && clew replay theirs";
+
+pub const DOCTOR_HELP: &str = "\
+Exit status: 0 if recording and replaying will work (warnings included), 1 if something is in the way.
+
+Examples:
+  clew doctor
+  clew doctor --json | jq -r '.checks[] | select(.state != \"ok\") | .fix'";
+
+#[derive(Debug, Args)]
+pub struct Record {
+    /// The folder of this recording itself, instead of a new one among the others; must be new or empty
+    #[arg(short, long, value_name = "DIR", conflicts_with = "name")]
+    pub output: Option<PathBuf>,
+
+    /// What to call the recording
+    #[arg(short, long, value_name = "NAME")]
+    pub name: Option<String>,
+
+    /// How threads take turns: evenly, at random, or by random priorities that change at a few points
+    /// (probabilistic concurrency testing)
+    #[arg(long, value_name = "POLICY", value_enum, default_value_t = Policy::Fair)]
+    pub sched: Policy,
+
+    /// Seed of the schedule: with the same seed and the same inputs, the same schedule. Chosen and noted if
+    /// not given
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+
+    /// With --sched pct: how many ordering constraints the bug may need; there are D-1 change points
+    #[arg(long, value_name = "D", default_value_t = 3,
+        value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub depth: u32,
+
+    /// Show the program only what nearly every CPU has, so that the recording replays on other machines
+    #[arg(long)]
+    pub portable: bool,
+
+    /// When the disk is full: stop the program, or let it go on unrecorded
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Full::Stop)]
+    pub on_full: Full,
+
+    /// Print counters to stderr at the end, as `clew run --stats` does
+    #[arg(long, value_name = "WHOSE", num_args = 0..=1, require_equals = true,
+        default_missing_value = "main", hide = true)]
+    pub stats: Option<crate::arguments::Whose>,
+
+    /// Neither use nor keep saved translations
+    #[arg(long)]
+    pub no_cache: bool,
+
+    /// Switches for debugging the engine (see CONTRIBUTING)
+    #[arg(long, value_name = "SWITCHES", hide = true)]
+    pub debug: Option<String>,
+
+    /// The program, looked up in PATH, and its arguments
+    #[arg(
+        value_name = "PROG",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub program: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Policy {
+    Fair,
+    Random,
+    Pct,
+}
+
+impl Policy {
+    pub fn name(self) -> &'static str {
+        match self {
+            Policy::Fair => "fair",
+            Policy::Random => "random",
+            Policy::Pct => "pct",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Full {
+    Stop,
+    Continue,
+}
+
+#[derive(Debug, Args)]
+pub struct Replay {
+    /// The recording (default: the latest)
+    #[arg(value_name = "REC")]
+    pub recording: Option<OsString>,
+
+    /// Which process to replay (default: the program that was recorded)
+    #[arg(long, value_name = "P", value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: Option<i32>,
+
+    /// Compare all checksums of registers and memory on the way
+    #[arg(long)]
+    pub verify: bool,
+
+    /// Stop after this event (`clew dump` numbers them)
+    #[arg(long, value_name = "EVENT")]
+    pub to: Option<u64>,
+
+    /// Don't print what the program printed
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Ls {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Info {
+    /// The recording (default: the latest)
+    #[arg(value_name = "REC")]
+    pub recording: Option<OsString>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Dump {
+    /// The recording (default: the latest)
+    #[arg(value_name = "REC")]
+    pub recording: Option<OsString>,
+
+    /// Events of this process (default: the program that was recorded)
+    #[arg(long, value_name = "P", value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: Option<i32>,
+
+    /// Events of all processes, by time
+    #[arg(long, conflicts_with = "pid")]
+    pub all: bool,
+
+    /// From this event on
+    #[arg(long, value_name = "A")]
+    pub from: Option<u64>,
+
+    /// Up to this event, which is shown
+    #[arg(long, value_name = "B")]
+    pub to: Option<u64>,
+
+    /// Print JSON, an object per line
+    #[arg(long)]
+    pub json: bool,
+
+    /// Show data in full
+    #[arg(long)]
+    pub full: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Rm {
+    /// The recordings, by name or folder
+    #[arg(value_name = "REC", required_unless_present = "all")]
+    pub recordings: Vec<OsString>,
+
+    /// All recordings that aren't still being made
+    #[arg(long, conflicts_with = "recordings")]
+    pub all: bool,
+
+    /// Also one that is still being recorded
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Pack {
+    /// The recording (default: the latest)
+    #[arg(value_name = "REC")]
+    pub recording: Option<OsString>,
+
+    /// The file to write (default: NAME.clew here; one that exists isn't replaced)
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Unpack {
+    /// The packed recording
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+
+    /// What to call it (default: as it was called)
+    #[arg(short, long, value_name = "NAME")]
+    pub name: Option<String>,
+
+    /// At most so many bytes are unpacked
+    #[arg(long, value_name = "BYTES", default_value_t = clew_recording::pack::MOST_BYTES)]
+    pub limit: u64,
+}
+
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}

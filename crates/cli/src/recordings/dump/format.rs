@@ -1,0 +1,482 @@
+//! An event as people read it, and as programs do.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+
+use super::cursor::{Entry, Piece};
+use super::names;
+use crate::text;
+use clew_engine::kernel::table::{self, Arg};
+use clew_recording::event::{Call, Cause, End, Event, Instruction, Origin, Place};
+use clew_recording::summary;
+
+/// As much of data is shown, and as many pieces of it beside a call.
+const SHOWN: usize = 32;
+const SHOWN_PIECES: usize = 3;
+
+/// The names of registers in an effect.
+const REGISTERS: [&str; 20] = [
+    "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13",
+    "r14", "r15", "rip", "rflags", "fs", "gs",
+];
+
+/// One line for an event.
+pub fn text(entry: &Entry, full: bool) -> String {
+    let most = if full { usize::MAX } else { SHOWN };
+    match &entry.event {
+        Event::Started(start) => {
+            let how = match start.origin {
+                Origin::Exec { before: 0 } => "started".into(),
+                Origin::Exec { before } => format!("exec (after stream {before})"),
+                Origin::Fork { parent } => format!("forked (from stream {parent})"),
+            };
+            let argv: Vec<String> = start.argv.iter().map(|arg| summary::text(arg)).collect();
+            format!(
+                "{how} {}: {}; process {}, parent {}{}",
+                summary::text(&start.exe),
+                text::command(&argv),
+                start.pid,
+                start.parent_pid,
+                bulk(entry)
+            )
+        }
+        Event::Call(call) => call_text(call, &call.end, entry, most),
+        Event::Resumed { result } => {
+            let (name, data) = match &entry.resumes {
+                Some(call) => (names::call(call.nr), outputs(call, entry, most)),
+                None => ("?".into(), Vec::new()),
+            };
+            let what = match result {
+                Some(value) => {
+                    let nr = entry.resumes.map_or(u32::MAX, |call| call.nr);
+                    format!("= {}", returned(nr, *value))
+                }
+                None => "undone, to be made again".into(),
+            };
+            let data = data.join(", ");
+            let data = if data.is_empty() {
+                data
+            } else {
+                format!("{data} ")
+            };
+            format!("<... {name} resumed> {data}{what}")
+        }
+        Event::Instruction { what, .. } => {
+            let name = instruction(*what);
+            let values = entry.effects.values.iter();
+            let values = values.filter(|(n, _)| REGISTERS.get(*n).is_some_and(|&r| r != "rip"));
+            let values: Vec<String> = values
+                .map(|(n, value)| format!("{}={value:#x}", REGISTERS[*n]))
+                .collect();
+            format!("{name} -> {}", values.join(" "))
+        }
+        Event::Signal {
+            place,
+            cause,
+            signo,
+            ..
+        } => {
+            let from = siginfo(*signo, &entry.bytes);
+            format!(
+                "--- {}{from}, {}, {}",
+                names::signal(*signo),
+                why(*cause),
+                at(place)
+            )
+        }
+        Event::Switched { place, to } => format!("switch to thread {to}, {}", at(place)),
+        Event::NewThread { thread, tid } => format!("new thread {thread}, tid {tid}"),
+        Event::EndedThread { thread } => format!("thread {thread} ended"),
+        Event::Forked { stream, pid, .. } => format!("forked process {pid} (stream {stream})"),
+        Event::Check {
+            place,
+            registers,
+            memory,
+        } => {
+            let memory = memory.map_or(String::new(), |sum| format!(", memory {sum:016x}"));
+            format!("check: registers {registers:016x}{memory}, {}", at(place))
+        }
+        Event::Exec { .. } => "about to exec".into(),
+        Event::Exited { status, .. } => format!("+++ exited with {status}"),
+        Event::Killed {
+            place,
+            cause,
+            signo,
+        } => format!(
+            "+++ killed by {}, {}, {}",
+            names::signal(*signo),
+            why(*cause),
+            at(place)
+        ),
+        Event::Values(_) => format!(
+            "answers taken inside translated code: {}",
+            text::counted(entry.bytes.len() as u64, "byte")
+        ),
+        Event::Time(time) => format!("time {time} ns"),
+        Event::Note(_) => format!("note: {}", summary::text(&entry.bytes)),
+    }
+}
+
+fn instruction(what: Instruction) -> &'static str {
+    match what {
+        Instruction::Cpuid => "cpuid",
+        Instruction::TimeStamp => "rdtsc",
+        Instruction::Random => "rdrand",
+        Instruction::Other => "instruction",
+    }
+}
+
+fn why(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Outside => "from outside",
+        Cause::Fault => "by the instruction there",
+    }
+}
+
+fn at(place: &Place) -> String {
+    match place.steps {
+        0 => format!("{} ticks on", place.ticks),
+        steps => format!("{} ticks and {steps} instructions on", place.ticks),
+    }
+}
+
+/// How much a start brings along.
+fn bulk(entry: &Entry) -> String {
+    let effects = &entry.effects;
+    match (effects.maps, effects.memory_bytes) {
+        (0, 0) => String::new(),
+        (maps, bytes) => format!(
+            "; {} of mappings, {} of memory",
+            text::counted(maps, "change"),
+            text::size(bytes)
+        ),
+    }
+}
+
+fn call_text(call: &Call, end: &End, entry: &Entry, most: usize) -> String {
+    let known = table::lookup(u64::from(call.nr));
+    let name = names::call(call.nr);
+    let count = if known.name == "?" {
+        6
+    } else {
+        known.args.len()
+    };
+    let args: Vec<String> = (0..count)
+        .map(|n| {
+            argument(
+                call,
+                n,
+                known.args.get(n).copied().unwrap_or(Arg::Hex),
+                entry,
+                most,
+            )
+        })
+        .collect();
+    let end = match end {
+        End::Returned(value) => format!("= {}", returned(call.nr, *value)),
+        End::Restarted => "= undone for a signal, to be made again".into(),
+        End::Waits => "<waits ...>".into(),
+        End::Replaced => "= ?".into(),
+    };
+    let mut out = format!("{name}({}) {end}", args.join(", "));
+    let shown: Vec<u64> = call.args[..count].to_vec();
+    let others: Vec<&Piece> = entry
+        .effects
+        .memory
+        .iter()
+        .filter(|piece| !shown.contains(&piece.addr))
+        .collect();
+    let some = others.len().min(if most == usize::MAX {
+        usize::MAX
+    } else {
+        SHOWN_PIECES
+    });
+    for piece in &others[..some] {
+        let _ = write!(out, "; {:#x}: {}", piece.addr, data(piece, most));
+    }
+    if others.len() > some {
+        let _ = write!(out, "; and {} more pieces", others.len() - some);
+    }
+    if let Some(output) = call.output {
+        let _ = write!(out, "; output {} to {}", output.order, output.to);
+    }
+    out
+}
+
+fn argument(call: &Call, n: usize, kind: Arg, entry: &Entry, most: usize) -> String {
+    let value = call.args[n];
+    let name = table::lookup(u64::from(call.nr)).name;
+    match kind {
+        Arg::Int | Arg::Hex | Arg::By(_) => {
+            if let Some(words) = names::argument(name, n, value) {
+                return words;
+            }
+        }
+        Arg::At if value as i32 == libc::AT_FDCWD => return "AT_FDCWD".into(),
+        _ => {}
+    }
+    match kind {
+        Arg::Int => integer(value),
+        Arg::Fd | Arg::At => (value as i32).to_string(),
+        Arg::Hex => format!("{value:#x}"),
+        _ if value == 0 => "NULL".into(),
+        _ => match known_data(name, n, value, entry) {
+            Some(text) => text,
+            None => match entry
+                .effects
+                .memory
+                .iter()
+                .find(|piece| piece.addr == value)
+            {
+                Some(piece) => data(piece, most),
+                None => format!("{value:#x}"),
+            },
+        },
+    }
+}
+
+/// An int or a size: small negative numbers are what they are in C.
+fn integer(value: u64) -> String {
+    match value {
+        0xffff_f000..=0xffff_ffff => (value as i32).to_string(),
+        _ => (value as i64).to_string(),
+    }
+}
+
+/// Data that a waiting call's end brought.
+fn outputs(call: &Call, entry: &Entry, most: usize) -> Vec<String> {
+    let name = table::lookup(u64::from(call.nr)).name;
+    let shown = entry.effects.memory.iter().take(SHOWN_PIECES);
+    shown
+        .map(|piece| {
+            let n = call.args.iter().position(|&arg| arg == piece.addr);
+            n.and_then(|n| known_data(name, n, piece.addr, entry))
+                .unwrap_or_else(|| data(piece, most))
+        })
+        .collect()
+}
+
+/// Structures that everybody knows.
+fn known_data(call: &str, n: usize, addr: u64, entry: &Entry) -> Option<String> {
+    let piece = entry
+        .effects
+        .memory
+        .iter()
+        .find(|piece| piece.addr == addr)?;
+    let word = |at: usize| {
+        let bytes = piece.bytes.get(at..at + 4)?;
+        Some(i32::from_le_bytes(bytes.try_into().ok()?))
+    };
+    let long = |at: usize| {
+        let bytes = piece.bytes.get(at..at + 8)?;
+        Some(i64::from_le_bytes(bytes.try_into().ok()?))
+    };
+    Some(match (call, n) {
+        ("clock_gettime" | "clock_getres", 1) => format!("{{{}.{:09}}}", long(0)?, long(8)?),
+        ("gettimeofday", 0) => format!("{{{}.{:06}}}", long(0)?, long(8)?),
+        ("pipe" | "pipe2", 0) | ("socketpair", 3) => format!("[{}, {}]", word(0)?, word(4)?),
+        ("wait4", 1) => {
+            let status = word(0)?;
+            if libc::WIFEXITED(status) {
+                format!("[exit {}]", libc::WEXITSTATUS(status))
+            } else if libc::WIFSIGNALED(status) {
+                format!("[killed by {}]", names::signal(libc::WTERMSIG(status)))
+            } else if libc::WIFSTOPPED(status) {
+                format!("[stopped by {}]", names::signal(libc::WSTOPSIG(status)))
+            } else {
+                format!("[{status:#x}]")
+            }
+        }
+        _ => return None,
+    })
+}
+
+fn returned(nr: u32, value: i64) -> String {
+    if let -4095..=-1 = value {
+        return match names::errno(-value) {
+            Some(name) => format!("-1 {name}"),
+            None => value.to_string(),
+        };
+    }
+    match i64::from(nr) {
+        libc::SYS_mmap | libc::SYS_mremap | libc::SYS_brk | libc::SYS_shmat => {
+            format!("{value:#x}")
+        }
+        _ => value.to_string(),
+    }
+}
+
+/// Contents of memory: text in quotes, anything else in hexadecimal, cut if long.
+fn data(piece: &Piece, most: usize) -> String {
+    let shown = &piece.bytes[..piece.bytes.len().min(most)];
+    let more = if piece.len > shown.len() as u64 {
+        "..."
+    } else {
+        ""
+    };
+    let readable = |b: &u8| matches!(b, b' '..=b'~' | b'\n' | b'\t' | b'\r');
+    let odd = shown.iter().filter(|b| !readable(b)).count();
+    if odd * 4 <= shown.len() {
+        return format!("\"{}\"{more}", shown.escape_ascii());
+    }
+    let bytes: Vec<String> = shown.iter().map(|byte| format!("{byte:02x}")).collect();
+    let len = piece.len;
+    if more.is_empty() {
+        format!("{{{}}}", bytes.join(" "))
+    } else {
+        format!("{{{}{more} {len} bytes}}", bytes.join(" "))
+    }
+}
+
+/// What a siginfo tells: the code, and sender or address.
+fn siginfo(signo: i32, info: &[u8]) -> String {
+    let word = |at: usize| {
+        let bytes = info.get(at..at + 4)?;
+        Some(i32::from_le_bytes(bytes.try_into().ok()?))
+    };
+    let Some(code) = word(8) else {
+        return String::new();
+    };
+    let mut out = format!(" {}", names::signal_code(signo, code));
+    let faults = [
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGILL,
+        libc::SIGFPE,
+        libc::SIGTRAP,
+    ];
+    if code > 0 && faults.contains(&signo) {
+        if let Some(bytes) = info.get(16..24) {
+            let addr = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+            let _ = write!(out, " at {addr:#x}");
+        }
+    } else if (matches!(code, 0 | -1 | -6) || (signo == libc::SIGCHLD && code > 0))
+        && let Some(pid) = word(16)
+    {
+        let _ = write!(out, " from process {pid}");
+    }
+    out
+}
+
+/// An object for an event. Numbers that may be larger than 2^53 are strings.
+pub fn json(entry: &Entry, full: bool) -> String {
+    let mut out = Map::new();
+    let mut put = |key: &str, value: Value| {
+        out.insert(key.into(), value);
+    };
+    put("stream", entry.stream.into());
+    put("event", entry.number.into());
+    put("kind", summary::kind(&entry.event).into());
+    put("time_ns", entry.time_ns.into());
+    put("pid", entry.pid.into());
+    put("thread", entry.thread.into());
+    put("tid", entry.tid.into());
+    let place = summary::place(&entry.event);
+    put("ticks", place.ticks.into());
+    if place.steps != 0 {
+        put("steps", place.steps.into());
+    }
+    put("ticks_in_all", entry.ticks.into());
+    put("text", text(entry, full).into());
+    match &entry.event {
+        Event::Started(start) => {
+            put("exe", summary::text(&start.exe).into());
+            let argv: Vec<String> = start.argv.iter().map(|arg| summary::text(arg)).collect();
+            put("argv", argv.into());
+            put("parent_pid", start.parent_pid.into());
+            let (origin, stream) = match start.origin {
+                Origin::Exec { before } => ("exec", before),
+                Origin::Fork { parent } => ("fork", parent),
+            };
+            put("origin", origin.into());
+            put("from", stream.into());
+        }
+        Event::Call(call) => {
+            put("nr", call.nr.into());
+            put("name", names::call(call.nr).into());
+            let args: Vec<String> = call.args.iter().map(|arg| format!("{arg:#x}")).collect();
+            put("args", args.into());
+            let end = match call.end {
+                End::Returned(value) => {
+                    put_result(&mut put, value);
+                    "returned"
+                }
+                End::Restarted => "restarted",
+                End::Waits => "waits",
+                End::Replaced => "replaced",
+            };
+            put("end", end.into());
+            if let Some(output) = call.output {
+                put("output", json!({"to": output.to, "order": output.order}));
+            }
+        }
+        Event::Resumed { result } => {
+            if let Some(call) = &entry.resumes {
+                put("name", names::call(call.nr).into());
+            }
+            match result {
+                Some(value) => put_result(&mut put, *value),
+                None => put("end", "restarted".into()),
+            }
+        }
+        Event::Instruction { what, .. } => put("name", instruction(*what).into()),
+        Event::Signal { cause, signo, .. } | Event::Killed { cause, signo, .. } => {
+            put("signal", names::signal(*signo).into());
+            put("signo", (*signo).into());
+            put("fault", (*cause == Cause::Fault).into());
+        }
+        Event::Switched { to, .. } => put("to", (*to).into()),
+        Event::NewThread { thread, tid } => {
+            put("new_thread", (*thread).into());
+            put("new_tid", (*tid).into());
+        }
+        Event::EndedThread { thread } => put("ended_thread", (*thread).into()),
+        Event::Forked { stream, pid, .. } => {
+            put("child_stream", (*stream).into());
+            put("child_pid", (*pid).into());
+        }
+        Event::Check {
+            registers, memory, ..
+        } => {
+            put("registers_sum", format!("{registers:016x}").into());
+            if let Some(memory) = memory {
+                put("memory_sum", format!("{memory:016x}").into());
+            }
+        }
+        Event::Exited { status, .. } => put("status", (*status).into()),
+        Event::Note(_) => put("note", summary::text(&entry.bytes).into()),
+        Event::Exec { .. } | Event::Values(_) | Event::Time(_) => {}
+    }
+    let effects = &entry.effects;
+    if effects.pieces != 0 {
+        let pieces: Vec<Value> = effects
+            .memory
+            .iter()
+            .map(|piece| {
+                let data: String = piece.bytes.iter().map(|b| format!("{b:02x}")).collect();
+                json!({"addr": format!("{:#x}", piece.addr), "bytes": piece.len, "data": data})
+            })
+            .collect();
+        put("memory", pieces.into());
+        put("memory_bytes", effects.memory_bytes.into());
+    }
+    if !effects.values.is_empty() {
+        let registers = effects.values.iter().filter_map(|(n, value)| {
+            let name = REGISTERS.get(*n)?;
+            Some((name.to_string(), Value::from(format!("{value:#x}"))))
+        });
+        put("registers", Value::Object(registers.collect()));
+    }
+    if effects.maps != 0 {
+        put("map_changes", effects.maps.into());
+    }
+    Value::Object(out).to_string()
+}
+
+fn put_result(put: &mut impl FnMut(&str, Value), value: i64) {
+    put("result", value.into());
+    if let Some(name) = names::errno(-value).filter(|_| (-4095..=-1).contains(&value)) {
+        put("errno", name.into());
+    }
+}

@@ -1,0 +1,200 @@
+//! `clew dump`: the events of a recording, one per line.
+
+mod cursor;
+mod format;
+pub mod names;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::ffi::CStr;
+use std::io::{BufWriter, Write};
+
+use super::arguments::Dump;
+use super::find;
+use crate::text;
+use clew_recording::event::{Event, StreamId};
+use clew_recording::reader::{ReadError, Recording};
+use cursor::{Cursor, Entry};
+
+pub fn dump(line: &Dump, envp: &[&CStr]) -> i32 {
+    let opened = find(envp, line.recording.as_deref())
+        .map_err(|error| error.to_string())
+        .and_then(|folder| Recording::open(&folder).map_err(|error| error.to_string()));
+    let recording = match opened {
+        Ok(recording) => recording,
+        Err(error) => return text::failed(&error),
+    };
+    let streams = match chosen(&recording, line) {
+        Ok(streams) => streams,
+        Err(message) => return text::failed(&message),
+    };
+    let mut out = Out {
+        to: BufWriter::new(std::io::stdout()),
+        line,
+        many: streams.len() > 1,
+    };
+    let shown = if line.all {
+        merged(&recording, &streams, &mut out)
+    } else {
+        streams
+            .iter()
+            .try_for_each(|&stream| one(&recording, stream, &mut out))
+    };
+    // A reader that has gone away has seen enough.
+    let _ = out.to.flush();
+    match shown {
+        Ok(()) | Err(Stop::ReaderGone) => {}
+        Err(Stop::Damaged(error)) => return text::failed(&error),
+    }
+    mention_others(&recording, &streams);
+    0
+}
+
+enum Stop {
+    ReaderGone,
+    Damaged(ReadError),
+}
+
+impl From<std::io::Error> for Stop {
+    fn from(_: std::io::Error) -> Stop {
+        Stop::ReaderGone
+    }
+}
+
+impl From<ReadError> for Stop {
+    fn from(error: ReadError) -> Stop {
+        Stop::Damaged(error)
+    }
+}
+
+/// Which streams to show.
+fn chosen(recording: &Recording, line: &Dump) -> Result<Vec<StreamId>, String> {
+    let streams = recording.streams();
+    if line.all {
+        return Ok(streams.iter().map(|info| info.id).collect());
+    }
+    let first = streams.first().map_or(0, |info| info.start.pid);
+    let pid = line.pid.unwrap_or(first);
+    let of_pid = streams.iter().filter(|info| info.start.pid == pid);
+    let found: Vec<StreamId> = of_pid.map(|info| info.id).collect();
+    if found.is_empty() {
+        return Err(format!(
+            "there is no process {pid} in this recording; clew info shows its processes"
+        ));
+    }
+    Ok(found)
+}
+
+/// Says which processes weren't shown.
+fn mention_others(recording: &Recording, shown: &[StreamId]) {
+    const NAMED: usize = 10;
+    let pids: BTreeMap<StreamId, i32> = recording
+        .streams()
+        .iter()
+        .map(|info| (info.id, info.start.pid))
+        .collect();
+    let seen: Vec<i32> = shown.iter().map(|id| pids[id]).collect();
+    let mut others: Vec<i32> = pids.into_values().collect();
+    others.retain(|pid| !seen.contains(pid));
+    others.dedup();
+    if others.is_empty() {
+        return;
+    }
+    let named = others.iter().take(NAMED).map(i32::to_string);
+    let named = named.collect::<Vec<_>>().join(", ");
+    let more = match others.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    eprintln!("clew: not shown: processes {named}{more}; --pid P shows one, --all shows all");
+}
+
+struct Out<'a> {
+    to: BufWriter<std::io::Stdout>,
+    line: &'a Dump,
+    /// Events of several streams: say which.
+    many: bool,
+}
+
+impl Out<'_> {
+    /// Whether events from here on can still be wanted.
+    fn is_over(&self, number: u64) -> bool {
+        self.line.to.is_some_and(|to| number > to)
+    }
+
+    fn show(&mut self, entry: &Entry) -> Result<(), Stop> {
+        if self.line.from.is_some_and(|from| entry.number < from) {
+            return Ok(());
+        }
+        if self.line.json {
+            let json = format::json(entry, self.line.full);
+            writeln!(self.to, "{json}")?;
+            return Ok(());
+        }
+        // The time is in front of every line.
+        if matches!(entry.event, Event::Time(_)) {
+            return Ok(());
+        }
+        let seconds = entry.time_ns as f64 / 1e9;
+        let stream = if self.many {
+            format!("{:>4}:", entry.stream)
+        } else {
+            String::new()
+        };
+        let text = format::text(entry, self.line.full);
+        writeln!(
+            self.to,
+            "{stream}{:<8} {seconds:>11.6} {:>7}  {}",
+            entry.number,
+            entry.tid,
+            text::plain(&text)
+        )?;
+        Ok(())
+    }
+}
+
+fn one(recording: &Recording, stream: StreamId, out: &mut Out) -> Result<(), Stop> {
+    let mut cursor = Cursor::open(recording, stream, out.line.full)?;
+    while let Some(entry) = cursor.next()? {
+        if out.is_over(entry.number) {
+            break;
+        }
+        out.show(&entry)?;
+    }
+    Ok(())
+}
+
+/// Events of several streams, by time as far as it was noted, then by stream. A stream is opened when its
+/// time comes, so that those of long ago take no memory.
+fn merged(recording: &Recording, streams: &[StreamId], out: &mut Out) -> Result<(), Stop> {
+    let starts = recording.streams().iter();
+    let mut next: BinaryHeap<Reverse<(u64, StreamId)>> = starts
+        .filter(|info| streams.contains(&info.id))
+        .map(|info| Reverse((info.start.time, info.id)))
+        .collect();
+    let mut open: BTreeMap<StreamId, (Cursor, Option<Entry>)> = BTreeMap::new();
+    while let Some(Reverse((_, stream))) = next.pop() {
+        let (mut cursor, mut ahead) = match open.remove(&stream) {
+            Some(opened) => opened,
+            None => (Cursor::open(recording, stream, out.line.full)?, None),
+        };
+        // All of it up to where another stream comes first.
+        loop {
+            let entry = match ahead.take() {
+                Some(entry) => entry,
+                None => match cursor.next()? {
+                    Some(entry) if !out.is_over(entry.number) => entry,
+                    _ => break,
+                },
+            };
+            let key = (entry.time_ns, stream);
+            if next.peek().is_some_and(|Reverse(other)| *other < key) {
+                next.push(Reverse(key));
+                open.insert(stream, (cursor, Some(entry)));
+                break;
+            }
+            out.show(&entry)?;
+        }
+    }
+    Ok(())
+}

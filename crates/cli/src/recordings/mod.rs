@@ -1,0 +1,59 @@
+//! The commands about recordings that exist: list, show, remove, pack.
+
+pub mod arguments;
+pub mod dump;
+pub mod info;
+pub mod ls;
+pub mod pack;
+pub mod rm;
+
+use std::ffi::{CStr, OsStr};
+use std::path::{Path, PathBuf};
+
+use crate::{text, variables};
+use clew_recording::folder::{FolderError, Recordings};
+use clew_recording::summary::End;
+
+/// The folder of this user's recordings.
+pub fn place(envp: &[&CStr]) -> Result<Recordings, FolderError> {
+    Recordings::location(|name| variables::get(envp, name))
+}
+
+/// The folder of the recording that a user means. A path needs no folder of recordings.
+pub fn find(envp: &[&CStr], word: Option<&OsStr>) -> Result<PathBuf, FolderError> {
+    match (place(envp), word) {
+        (Ok(place), _) => place.resolve(word),
+        (Err(_), Some(word)) => Recordings::at(Path::new(".")).resolve(Some(word)),
+        (Err(error), None) => Err(error),
+    }
+}
+
+/// The name that a recording's folder has.
+pub fn name(folder: &Path) -> String {
+    folder
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// How a process ended, in a few words.
+pub fn end_text(end: &End) -> String {
+    match *end {
+        End::Exited { status } => format!("exit {status}"),
+        End::Killed { signal } => dump::names::signal(signal),
+        End::Exec => "exec".into(),
+        End::CutOff => "cut off".into(),
+        End::Recording => "recording".into(),
+    }
+}
+
+/// The colour for that.
+pub fn end_style(style: text::Style, end: &End, text: &str) -> String {
+    match end {
+        End::Exited { status: 0 } | End::Exec => text.into(),
+        End::Recording => style.good(text),
+        End::CutOff => style.warn(text),
+        _ => style.bad(text),
+    }
+}

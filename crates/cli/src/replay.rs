@@ -1,0 +1,189 @@
+//! `clew replay`: repeats a recording and ends as the recorded program did.
+
+use std::ffi::CStr;
+
+use crate::arguments::Replay;
+use crate::recordings;
+use crate::run::{self, Switches};
+use crate::{machine, outcome, text, variables};
+use clew_engine::program::Options;
+use clew_engine::replay::tree::{self, Request};
+use clew_recording::meta::Meta;
+use clew_recording::reader::Recording;
+
+/// The recording ends before the program did.
+const CUT_OFF: i32 = 123;
+/// The replay didn't do what is recorded.
+const DIVERGED: i32 = 124;
+/// It can't be replayed by this clew, or here.
+const CANT_REPLAY: i32 = 125;
+
+/// What the engine is asked for.
+#[allow(dead_code)] // Read by the engine's side.
+pub struct Replaying<'a> {
+    pub recording: &'a Recording,
+    /// Only this process; without, all of them, and the end is the first one's.
+    pub pid: Option<i32>,
+    /// Compare all checksums.
+    pub verify: bool,
+    /// Stop when this event, counted from 1, and its effects are done.
+    pub to: Option<u64>,
+    /// Don't show output.
+    pub quiet: bool,
+    pub options: Options,
+}
+
+/// How the replayed process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    Exited(i32),
+    Killed(i32),
+    /// After so many events.
+    CutOff(u64),
+    /// Where it was asked to.
+    Stopped(u64),
+}
+
+/// Why there is no such end.
+#[derive(Debug)]
+pub enum Failure {
+    /// Reports, one for each process that diverged.
+    Diverged(Vec<String>),
+    /// It couldn't be begun.
+    Unable(String),
+}
+
+/// Replays.
+fn engine(asked: Replaying) -> Result<Ending, Failure> {
+    let streams = asked.recording.streams();
+    let first = streams.first().map_or(0, |info| info.start.pid);
+    let pid = asked.pid.unwrap_or(first);
+    let request = Request {
+        pid: asked.pid,
+        to: asked.to,
+        quiet: asked.quiet,
+        options: asked.options,
+    };
+    let outcome = tree::replay(asked.recording, &request).map_err(Failure::Unable)?;
+    if !outcome.divergences.is_empty() {
+        return Err(Failure::Diverged(outcome.divergences));
+    }
+    if let Some(stream) = outcome.lost.first() {
+        return Err(Failure::Unable(format!(
+            "the replay of stream {stream} died without a word; please report this"
+        )));
+    }
+    // The process's last program; or where it was asked to stop.
+    let of_process = streams.iter().filter(|info| info.start.pid == pid);
+    let ends: Vec<_> = of_process
+        .filter_map(|info| outcome.ends.get(&info.id))
+        .collect();
+    let stopped = ends.iter().find(|end| end.ending == tree::Ending::Stopped);
+    match stopped.or(ends.last()) {
+        None => Err(Failure::Unable("nothing was replayed".into())),
+        Some(end) => Ok(match end.ending {
+            tree::Ending::Exited(status) => Ending::Exited(status),
+            tree::Ending::Killed(signo) => Ending::Killed(signo),
+            tree::Ending::Stopped => Ending::Stopped(end.events),
+            tree::Ending::Exec | tree::Ending::CutOff => Ending::CutOff(end.events),
+        }),
+    }
+}
+
+pub fn replay(line: &Replay, envp: &[&CStr]) -> i32 {
+    let folder = match recordings::find(envp, line.recording.as_deref()) {
+        Ok(folder) => folder,
+        Err(error) => return text::failed(&error),
+    };
+    let name = recordings::name(&folder);
+    let meta = match Meta::read(&folder) {
+        Ok(meta) => meta,
+        Err(error) => return text::failed(&error),
+    };
+    let here = machine::here(false);
+    if let Err(why) = meta.fits(&here) {
+        text::failed(&format!("{name} can't be replayed: {why}"));
+        return CANT_REPLAY;
+    }
+    if meta.machine.vendor != here.vendor && !line.quiet {
+        let vendor = text::plain(&meta.machine.vendor);
+        eprintln!(
+            "clew: recorded on a CPU by {vendor}; instructions that approximate (rsqrtps, rcpps) may \
+             answer differently here"
+        );
+    }
+    let recording = match Recording::open(&folder) {
+        Ok(recording) => recording,
+        Err(error) => return text::failed(&error),
+    };
+    if let Some(pid) = line.pid
+        && !recording.streams().iter().any(|info| info.start.pid == pid)
+    {
+        return text::failed(&format!(
+            "there is no process {pid} in {name}; clew info {name} shows its processes"
+        ));
+    }
+    let variable = |name: &str| variables::get(envp, name);
+    let options = match run::options(&Switches::default(), &variable) {
+        Ok(options) => options,
+        Err(message) => {
+            eprintln!("clew: {message}");
+            return 2;
+        }
+    };
+    let replaying = Replaying {
+        recording: &recording,
+        pid: line.pid,
+        verify: line.verify,
+        to: line.to,
+        quiet: line.quiet,
+        options,
+    };
+    conclude(&engine(replaying), &name)
+}
+
+/// Says what there is to say; the exit status, or no return for a death.
+fn conclude(ended: &Result<Ending, Failure>, name: &str) -> i32 {
+    match ended {
+        Ok(Ending::Exited(status)) => *status & 0xff,
+        Ok(Ending::Killed(signo)) => outcome::die_by(*signo),
+        Ok(Ending::Stopped(_)) => 0,
+        Ok(Ending::CutOff(event)) => {
+            let name = text::plain(name);
+            eprintln!(
+                "clew: {name} ends here, after event {event}; the recorder was killed or the disk was full"
+            );
+            CUT_OFF
+        }
+        Err(Failure::Diverged(reports)) => {
+            for report in reports {
+                for line in report.lines() {
+                    eprintln!("clew: {}", text::plain(line));
+                }
+            }
+            DIVERGED
+        }
+        Err(Failure::Unable(why)) => {
+            text::failed(why);
+            CANT_REPLAY
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_tell_how_it_ended() {
+        let status = |ended| conclude(&ended, "x");
+        assert_eq!(status(Ok(Ending::Exited(3))), 3);
+        assert_eq!(status(Ok(Ending::Stopped(9))), 0);
+        assert_eq!(status(Ok(Ending::CutOff(9))), CUT_OFF);
+        assert_eq!(
+            status(Err(Failure::Diverged(vec!["a\nb".into()]))),
+            DIVERGED
+        );
+        assert_eq!(status(Err(Failure::Unable("x".into()))), CANT_REPLAY);
+    }
+}

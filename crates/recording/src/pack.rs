@@ -1,0 +1,681 @@
+//! One portable file for a whole recording. In: a recording's folder, or a packed file. Out: the other.
+//!
+//! A packed recording is a tar archive compressed with zstd (`tar --zstd -tf NAME.clew` lists it), with
+//! the files in the order of their names and nothing of the machine it was packed on: packing twice
+//! gives the same bytes. Unpacking trusts nothing: only regular files with plain names are taken,
+//! into a new folder, within a bound on size and number.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
+
+use crate::meta::{self, Meta, MetaError};
+use crate::summary;
+
+/// Of zstd: logs are compressed already, copied files aren't.
+const LEVEL: i32 = 6;
+const MOST_FILES: usize = 200_000;
+/// Folders in a recording are flat; nothing is deeper.
+const DEEPEST: usize = 3;
+const LONGEST_PART: usize = 200;
+/// More than this is only unpacked if asked for.
+pub const MOST_BYTES: u64 = 64 << 30;
+/// What is left free on the disk.
+const SPARE: u64 = 64 << 20;
+/// Between two calls of `progress`.
+const PIECE: usize = 256 << 10;
+
+#[derive(Debug, thiserror::Error)]
+pub enum PackError {
+    #[error("{}: {why}", path.display())]
+    Io { path: PathBuf, why: io::Error },
+    #[error("{}: neither a file nor a folder; a recording has nothing else in it", path.display())]
+    Odd { path: PathBuf },
+    #[error("{}: damaged, or not a packed recording: {why}", path.display())]
+    Malformed { path: PathBuf, why: String },
+    #[error(
+        "{}: unpacks to more than {most} bytes; if you trust it: clew unpack --limit BYTES", path.display()
+    )]
+    TooLarge { path: PathBuf, most: u64 },
+    #[error("{}: there isn't room for it: {need} bytes, {free} are free", path.display())]
+    NoRoom { path: PathBuf, need: u64, free: u64 },
+    #[error(transparent)]
+    Meta(#[from] MetaError),
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Told now and then how many bytes are done, of how many; says whether to go on.
+pub type Progress<'a> = &'a mut dyn FnMut(u64, u64) -> bool;
+
+/// Whether a file of a recording's folder belongs into a pack: not the summary, which can be made
+/// again, nor work in progress.
+fn is_packed(name: &OsStr) -> bool {
+    name != summary::FILE && !name.as_bytes().starts_with(b".")
+}
+
+/// The files below `folder` (relative paths), sorted.
+fn files(folder: &Path) -> Result<Vec<(PathBuf, u64)>, PackError> {
+    let mut found = Vec::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(inside) = folders.pop() {
+        let path = folder.join(&inside);
+        let failed = |why| PackError::Io {
+            path: path.clone(),
+            why,
+        };
+        for entry in path.read_dir().map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if !is_packed(&entry.file_name()) {
+                continue;
+            }
+            let meta = entry.metadata().map_err(failed)?;
+            let inside = inside.join(entry.file_name());
+            if meta.is_dir() {
+                folders.push(inside);
+            } else if meta.is_file() {
+                found.push((inside, meta.len()));
+            } else {
+                return Err(PackError::Odd { path: entry.path() });
+            }
+        }
+    }
+    // By bytes, not by parts: any order will do as long as it is one.
+    found.sort_by(|a, b| a.0.as_os_str().cmp(b.0.as_os_str()));
+    Ok(found)
+}
+
+/// Packs a recording that is no longer written to. The file appears once it is whole.
+pub fn pack(folder: &Path, file: &Path, progress: Progress) -> Result<u64, PackError> {
+    let meta = Meta::read(folder)?;
+    let temporary = beside(file);
+    let written = write_pack(folder, &meta, &temporary, progress).and_then(|len| {
+        let renamed = std::fs::rename(&temporary, file);
+        renamed.map_err(at(file)).map(|()| len)
+    });
+    if written.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written
+}
+
+fn write_pack(
+    folder: &Path,
+    meta: &Meta,
+    temporary: &Path,
+    progress: Progress,
+) -> Result<u64, PackError> {
+    let failed = at(temporary);
+    let out = File::options()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(temporary)
+        .map_err(at(temporary))?;
+    let mut zstd = zstd::Encoder::new(BufWriter::new(out), LEVEL).map_err(&failed)?;
+    zstd.include_checksum(true).map_err(&failed)?;
+    let mut archive = tar::Builder::new(zstd);
+    let files = files(folder)?;
+    let total = files.iter().map(|(_, len)| len).sum();
+    let mut done = 0;
+    for (name, len) in &files {
+        let path = folder.join(name);
+        let input = open(&path)?;
+        // Without extensions for long names, which would be read whole into memory.
+        let mut header = tar::Header::new_ustar();
+        header.set_path(name).map_err(at(&path))?;
+        header.set_entry_type(tar::EntryType::Regular);
+        header.set_size(*len);
+        header.set_mode(0o600);
+        // When it was recorded, not when it was packed.
+        header.set_mtime(meta.started_ns / 1_000_000_000);
+        header.set_cksum();
+        let mut input = Counted {
+            input: input.take(*len),
+            done,
+            total,
+            stopped: false,
+            progress: &mut *progress,
+        };
+        let appended = archive.append(&header, &mut input);
+        if input.stopped {
+            return Err(PackError::Interrupted);
+        }
+        appended.map_err(&failed)?;
+        done = input.done;
+        if input.input.limit() != 0 {
+            let why = io::Error::other("it became shorter while it was packed");
+            return Err(PackError::Io { path, why });
+        }
+    }
+    let out = archive
+        .into_inner()
+        .and_then(|zstd| zstd.finish())
+        .and_then(|out| out.into_inner().map_err(|e| e.into_error()))
+        .map_err(&failed)?;
+    out.sync_all().map_err(&failed)?;
+    Ok(out.metadata().map_err(&failed)?.len())
+}
+
+/// Unpacks `file` into `folder`, which must not exist; nothing of it is left after an error.
+/// `most` bounds what is written. The recording is renamed to the folder's name.
+pub fn unpack(file: &Path, folder: &Path, most: u64, progress: Progress) -> Result<(), PackError> {
+    let temporary = beside(folder);
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .create(&temporary)
+        .map_err(at(folder))?;
+    let done = read_pack(file, &temporary, most, progress)
+        .and_then(|()| rename_recording(file, &temporary, folder))
+        .and_then(|()| rename_new(&temporary, folder).map_err(at(folder)));
+    if done.is_err() {
+        let _ = std::fs::remove_dir_all(&temporary);
+    }
+    done
+}
+
+/// The name that a packed recording had, if it says so before anything else can go wrong.
+pub fn packed_name(file: &Path) -> Result<Meta, PackError> {
+    let mut archive = open_archive(file)?;
+    for entry in entries(&mut archive).map_err(malformed(file))? {
+        let entry = entry.map_err(malformed(file))?;
+        if entry.path_bytes() == meta::FILE.as_bytes() {
+            let mut text = Vec::new();
+            let read = entry.take(8 << 20).read_to_end(&mut text);
+            read.map_err(malformed(file))?;
+            return serde_json::from_slice(&text).map_err(|why| PackError::Malformed {
+                path: file.to_owned(),
+                why: format!("{}: {why}", meta::FILE),
+            });
+        }
+    }
+    Err(PackError::Malformed {
+        path: file.to_owned(),
+        why: format!("there is no {} in it", meta::FILE),
+    })
+}
+
+type Archive = tar::Archive<zstd::Decoder<'static, BufReader<File>>>;
+
+fn open_archive(file: &Path) -> Result<Archive, PackError> {
+    let input = open(file)?;
+    // zstd itself refuses windows of more than 128 MiB.
+    let zstd = zstd::Decoder::with_buffer(input).map_err(malformed(file))?;
+    Ok(tar::Archive::new(zstd))
+}
+
+/// As they are: what extends the next one (long names, pax) would be read whole into memory.
+fn entries(
+    archive: &mut Archive,
+) -> io::Result<tar::Entries<'_, zstd::Decoder<'static, BufReader<File>>>> {
+    Ok(archive.entries()?.raw(true))
+}
+
+fn read_pack(file: &Path, folder: &Path, most: u64, progress: Progress) -> Result<(), PackError> {
+    let packed = file.metadata().map_err(at(file))?.len();
+    let mut archive = open_archive(file)?;
+    let bad = |why: String| PackError::Malformed {
+        path: file.to_owned(),
+        why,
+    };
+    let mut written = 0u64;
+    for (n, entry) in entries(&mut archive).map_err(malformed(file))?.enumerate() {
+        let mut entry = entry.map_err(malformed(file))?;
+        if n >= MOST_FILES {
+            return Err(bad(format!("more than {MOST_FILES} files")));
+        }
+        let name = plain_path(&entry.path_bytes()).map_err(&bad)?;
+        if entry.header().entry_type() != tar::EntryType::Regular {
+            return Err(bad(format!("{} isn't a regular file", name.display())));
+        }
+        let size = entry.size();
+        if written.checked_add(size).is_none_or(|sum| sum > most) {
+            return Err(PackError::TooLarge {
+                path: file.to_owned(),
+                most,
+            });
+        }
+        let free = free_bytes(folder).map_err(at(folder))?;
+        if size.saturating_add(SPARE) > free {
+            return Err(PackError::NoRoom {
+                path: file.to_owned(),
+                need: size,
+                free,
+            });
+        }
+        let path = folder.join(&name);
+        if let Some(parent) = path.parent() {
+            let mut builder = std::fs::DirBuilder::new();
+            let made = builder.recursive(true).mode(0o700).create(parent);
+            made.map_err(at(parent))?;
+        }
+        // New, so that nothing in the archive is written to twice.
+        let out = File::options()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path);
+        let mut out = match out {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(bad(format!("{} is in it twice", name.display())));
+            }
+            out => out.map_err(at(&path))?,
+        };
+        let mut left = size;
+        let mut piece = vec![0; PIECE];
+        while left > 0 {
+            let want = left.min(PIECE as u64) as usize;
+            let got = match entry.read(&mut piece[..want]) {
+                Ok(0) => return Err(bad("it is cut off".into())),
+                got => got.map_err(malformed(file))?,
+            };
+            out.write_all(&piece[..got]).map_err(at(&path))?;
+            left -= got as u64;
+            written += got as u64;
+            if !progress(written, written.max(packed)) {
+                return Err(PackError::Interrupted);
+            }
+        }
+    }
+    // To the end: that is where the checksum is.
+    let mut rest = archive.into_inner();
+    let padding = io::copy(&mut (&mut rest).take(1 << 20), &mut io::sink());
+    if padding.map_err(malformed(file))? == 1 << 20 {
+        return Err(bad("there is more behind its end".into()));
+    }
+    Ok(())
+}
+
+/// Gives what was unpacked the name that its folder will have, and checks that it is a recording.
+fn rename_recording(file: &Path, temporary: &Path, folder: &Path) -> Result<(), PackError> {
+    let mut meta = Meta::read(temporary).map_err(|error| PackError::Malformed {
+        path: file.to_owned(),
+        why: match error {
+            MetaError::Io { why, .. } => format!("{}: {why}", meta::FILE),
+            MetaError::Malformed { why, .. } => format!("{}: {why}", meta::FILE),
+        },
+    })?;
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    if meta.name != name {
+        meta.name = name.into_owned();
+        meta.write(temporary).map_err(at(temporary))?;
+    }
+    Ok(())
+}
+
+/// A relative path of plain parts, or why it is none.
+fn plain_path(bytes: &[u8]) -> Result<PathBuf, String> {
+    let path = Path::new(OsStr::from_bytes(bytes));
+    let shown: String = path
+        .display()
+        .to_string()
+        .escape_debug()
+        .take(200)
+        .collect();
+    let refused = |why: &str| Err(format!("the name \"{shown}\" {why}"));
+    let mut plain = PathBuf::new();
+    for (n, part) in path.components().enumerate() {
+        let Component::Normal(part) = part else {
+            return refused("leads out of the recording");
+        };
+        let allowed = |b: &u8| b.is_ascii_alphanumeric() || b"._+-@:=".contains(b);
+        let bytes = part.as_bytes();
+        if n >= DEEPEST || bytes.len() > LONGEST_PART {
+            return refused("is too long");
+        }
+        if bytes.starts_with(b".") || !bytes.iter().all(allowed) {
+            return refused("isn't one that clew gives");
+        }
+        plain.push(part);
+    }
+    if plain.as_os_str().is_empty() {
+        return refused("is empty");
+    }
+    Ok(plain)
+}
+
+/// Renames unless there is something of that name.
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    let name = |path: &Path| std::ffi::CString::new(path.as_os_str().as_bytes());
+    let (from, to) = (name(from)?, name(to)?);
+    let (from, to) = (from.as_ptr(), to.as_ptr());
+    let here = libc::AT_FDCWD;
+    // SAFETY: two paths that end with NUL. By number, for a libc that hasn't got the function.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_renameat2,
+            here,
+            from,
+            here,
+            to,
+            libc::RENAME_NOREPLACE,
+        )
+    };
+    if done == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// What a user may still write to the disk that `path` is on.
+pub fn free_bytes(path: &Path) -> io::Result<u64> {
+    let name = std::ffi::CString::new(path.as_os_str().as_bytes())?;
+    let mut room = std::mem::MaybeUninit::<libc::statvfs>::zeroed();
+    // SAFETY: a path that ends with NUL, and room for one statvfs, of which all bytes may be zero.
+    let room = unsafe {
+        if libc::statvfs(name.as_ptr(), room.as_mut_ptr()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        room.assume_init()
+    };
+    Ok(room.f_bavail.saturating_mul(room.f_frsize))
+}
+
+/// What a recording takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// On disk: files may have holes, or share their contents.
+    pub bytes: u64,
+    /// Copies of files that the program had mapped.
+    pub files: u64,
+}
+
+pub fn size(folder: &Path) -> Sizes {
+    let mut sizes = Sizes::default();
+    let mut folders = vec![(folder.to_owned(), 0)];
+    while let Some((folder, depth)) = folders.pop() {
+        for entry in folder.read_dir().into_iter().flatten().flatten() {
+            match entry.metadata() {
+                Ok(meta) if meta.is_dir() => folders.push((entry.path(), depth + 1)),
+                Ok(meta) => {
+                    sizes.bytes += meta.blocks() * 512;
+                    sizes.files += u64::from(depth > 0);
+                }
+                Err(_) => {}
+            }
+        }
+    }
+    sizes
+}
+
+/// A name for work in progress next to `path`.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}", std::process::id()));
+    path.with_file_name(name)
+}
+
+/// For reading; neither a FIFO nor a device makes us wait.
+fn open(path: &Path) -> Result<BufReader<File>, PackError> {
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)
+        .map_err(at(path))?;
+    if !file.metadata().map_err(at(path))?.is_file() {
+        return Err(PackError::Odd {
+            path: path.to_owned(),
+        });
+    }
+    Ok(BufReader::with_capacity(PIECE, file))
+}
+
+fn at(path: &Path) -> impl Fn(io::Error) -> PackError {
+    move |why| PackError::Io {
+        path: path.to_owned(),
+        why,
+    }
+}
+
+fn malformed(path: &Path) -> impl Fn(io::Error) -> PackError {
+    move |why| PackError::Malformed {
+        path: path.to_owned(),
+        why: why.to_string(),
+    }
+}
+
+/// Tells about progress as it is read.
+struct Counted<'a, R> {
+    input: R,
+    done: u64,
+    total: u64,
+    stopped: bool,
+    progress: Progress<'a>,
+}
+
+impl<R: Read> Read for Counted<'_, R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let got = self.input.read(out)?;
+        self.done += got as u64;
+        self.stopped |= !(self.progress)(self.done, self.total);
+        if self.stopped {
+            return Err(io::Error::other("stopped"));
+        }
+        Ok(got)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Scratch;
+
+    fn recording(scratch: &Scratch) -> PathBuf {
+        let folder = scratch.0.join("one");
+        std::fs::create_dir_all(folder.join("files")).unwrap();
+        meta::example("one").write(&folder).unwrap();
+        std::fs::write(folder.join("log"), vec![7; 100_000]).unwrap();
+        std::fs::write(folder.join("files/0001"), b"contents").unwrap();
+        std::fs::write(folder.join("files/empty"), b"").unwrap();
+        std::fs::write(folder.join(summary::FILE), b"{}").unwrap();
+        std::fs::write(folder.join(".work"), b"{}").unwrap();
+        folder
+    }
+
+    fn quietly(_: u64, _: u64) -> bool {
+        true
+    }
+
+    /// A packed file of what `fill` puts into it.
+    fn hostile(scratch: &Scratch, fill: impl FnOnce(&mut tar::Builder<Vec<u8>>)) -> PathBuf {
+        let mut archive = tar::Builder::new(Vec::new());
+        fill(&mut archive);
+        let bytes = zstd::encode_all(&archive.into_inner().unwrap()[..], 1).unwrap();
+        let path = scratch.0.join("hostile.clew");
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    fn add(archive: &mut tar::Builder<Vec<u8>>, name: &[u8], kind: tar::EntryType, text: &[u8]) {
+        let mut header = tar::Header::new_ustar();
+        header.as_ustar_mut().unwrap().name[..name.len()].copy_from_slice(name);
+        header.set_entry_type(kind);
+        header.set_size(text.len() as u64);
+        header.set_mode(0o777);
+        header.set_cksum();
+        archive.append(&header, text).unwrap();
+    }
+
+    fn meta_text() -> Vec<u8> {
+        serde_json::to_vec(&meta::example("one")).unwrap()
+    }
+
+    /// Unpacking fails, says this, and leaves nothing behind.
+    fn refused(scratch: &Scratch, file: &Path, most: u64, words: &str) {
+        let folder = scratch.0.join("new");
+        let before = scratch.0.read_dir().unwrap().count();
+        let error = unpack(file, &folder, most, &mut quietly).unwrap_err();
+        assert!(error.to_string().contains(words), "{words}: {error}");
+        assert_eq!(scratch.0.read_dir().unwrap().count(), before, "{words}");
+        assert!(!Path::new("/tmp/clew-escaped").exists());
+    }
+
+    #[test]
+    fn packing_is_repeatable_and_unpacking_gives_the_same_files() {
+        let scratch = Scratch::new("pack");
+        let folder = recording(&scratch);
+        let (first, second) = (scratch.0.join("a.clew"), scratch.0.join("b.clew"));
+        let len = pack(&folder, &first, &mut quietly).unwrap();
+        assert!(len < 10_000);
+        assert_eq!(first.metadata().unwrap().len(), len);
+        std::fs::write(folder.join("log"), vec![7; 100_000]).unwrap();
+        pack(&folder, &second, &mut quietly).unwrap();
+        assert_eq!(
+            std::fs::read(&first).unwrap(),
+            std::fs::read(&second).unwrap()
+        );
+
+        let copy = scratch.0.join("two");
+        let mut last = 0;
+        unpack(&first, &copy, MOST_BYTES, &mut |done, _| {
+            last = done;
+            true
+        })
+        .unwrap();
+        assert!(last > 100_000);
+        assert_eq!(std::fs::read(copy.join("files/0001")).unwrap(), b"contents");
+        assert_eq!(copy.join("log").metadata().unwrap().len(), 100_000);
+        assert!(copy.join("files/empty").is_file());
+        assert!(!copy.join(summary::FILE).exists() && !copy.join(".work").exists());
+        assert_eq!(Meta::read(&copy).unwrap().name, "two");
+        assert_eq!(packed_name(&first).unwrap().name, "one");
+        let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
+        assert_eq!((mode(&copy), mode(&copy.join("log"))), (0o700, 0o600));
+        // Not a second time into the same folder.
+        let error = unpack(&first, &copy, MOST_BYTES, &mut quietly).unwrap_err();
+        assert!(error.to_string().contains("exists"), "{error}");
+    }
+
+    #[test]
+    fn stopping_leaves_nothing() {
+        let scratch = Scratch::new("pack-stop");
+        let folder = recording(&scratch);
+        let file = scratch.0.join("a.clew");
+        let stopped = pack(&folder, &file, &mut |_, _| false);
+        assert!(matches!(stopped, Err(PackError::Interrupted)));
+        assert_eq!(scratch.0.read_dir().unwrap().count(), 1);
+        pack(&folder, &file, &mut quietly).unwrap();
+        let new = scratch.0.join("new");
+        let stopped = unpack(&file, &new, MOST_BYTES, &mut |_, _| false);
+        assert!(matches!(stopped, Err(PackError::Interrupted)));
+        assert_eq!(scratch.0.read_dir().unwrap().count(), 2);
+    }
+
+    #[test]
+    fn odd_files_are_not_packed_silently() {
+        let scratch = Scratch::new("pack-odd");
+        let folder = recording(&scratch);
+        std::os::unix::fs::symlink("/etc/passwd", folder.join("files/link")).unwrap();
+        let error = pack(&folder, &scratch.0.join("a.clew"), &mut quietly).unwrap_err();
+        assert!(matches!(error, PackError::Odd { .. }));
+        assert_eq!(scratch.0.read_dir().unwrap().count(), 1);
+    }
+
+    #[test]
+    fn names_that_lead_elsewhere_are_refused() {
+        use tar::EntryType;
+        let scratch = Scratch::new("unpack-names");
+        for name in [
+            &b"../escaped"[..],
+            b"/tmp/clew-escaped",
+            b"files/../../escaped",
+            b"a/b/c/d",
+            b".hidden",
+            b"files/a\nb",
+            b"",
+        ] {
+            let file = hostile(&scratch, |a| add(a, name, EntryType::Regular, b"x"));
+            refused(&scratch, &file, MOST_BYTES, "the name");
+        }
+        for kind in [
+            EntryType::Symlink,
+            EntryType::Link,
+            EntryType::Fifo,
+            EntryType::Char,
+            EntryType::Directory,
+            EntryType::GNULongName,
+            EntryType::XHeader,
+            EntryType::GNUSparse,
+        ] {
+            let file = hostile(&scratch, |a| add(a, b"log", kind, b""));
+            refused(&scratch, &file, MOST_BYTES, "isn't a regular file");
+        }
+        let file = hostile(&scratch, |a| {
+            add(a, b"log", EntryType::Regular, b"x");
+            add(a, b"log", EntryType::Regular, b"y");
+        });
+        refused(&scratch, &file, MOST_BYTES, "twice");
+        let file = hostile(&scratch, |a| {
+            add(a, b"log", EntryType::Regular, b"x");
+            add(a, b"log/x", EntryType::Regular, b"y");
+        });
+        refused(&scratch, &file, MOST_BYTES, "");
+    }
+
+    #[test]
+    fn bombs_and_damage_are_refused() {
+        use tar::EntryType;
+        let scratch = Scratch::new("unpack-bombs");
+        let zeros = vec![0; 3 << 20];
+        let file = hostile(&scratch, |a| {
+            add(a, meta::FILE.as_bytes(), EntryType::Regular, &meta_text());
+            add(a, b"log", EntryType::Regular, &zeros);
+        });
+        refused(&scratch, &file, 1 << 20, "unpacks to more than");
+        // A size that nothing stands behind.
+        let file = hostile(&scratch, |archive| {
+            let mut header = tar::Header::new_ustar();
+            header.set_path("log").unwrap();
+            header.set_size(u64::MAX / 2);
+            header.set_cksum();
+            archive.get_mut().extend_from_slice(header.as_bytes());
+        });
+        refused(&scratch, &file, MOST_BYTES, "unpacks to more than");
+        refused(&scratch, &file, u64::MAX, "isn't room");
+        let file = hostile(&scratch, |a| add(a, b"log", EntryType::Regular, b"x"));
+        refused(&scratch, &file, MOST_BYTES, meta::FILE);
+        let file = hostile(&scratch, |a| {
+            add(a, meta::FILE.as_bytes(), EntryType::Regular, b"{}");
+        });
+        refused(&scratch, &file, MOST_BYTES, "damaged");
+        assert!(packed_name(&file).is_err());
+        std::fs::write(&file, b"no archive").unwrap();
+        refused(&scratch, &file, MOST_BYTES, "damaged");
+        std::fs::write(&file, b"").unwrap();
+        refused(&scratch, &file, MOST_BYTES, "damaged");
+    }
+
+    #[test]
+    fn every_cut_and_many_flips_are_refused_or_harmless() {
+        let scratch = Scratch::new("unpack-cuts");
+        let folder = recording(&scratch);
+        let whole = scratch.0.join("whole.clew");
+        pack(&folder, &whole, &mut quietly).unwrap();
+        let bytes = std::fs::read(&whole).unwrap();
+        let file = scratch.0.join("damaged.clew");
+        let new = scratch.0.join("new");
+        for cut in 0..bytes.len() {
+            std::fs::write(&file, &bytes[..cut]).unwrap();
+            assert!(
+                unpack(&file, &new, MOST_BYTES, &mut quietly).is_err(),
+                "{cut}"
+            );
+        }
+        for at in 0..bytes.len() {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 1 << (at % 8);
+            std::fs::write(&file, &flipped).unwrap();
+            if unpack(&file, &new, MOST_BYTES, &mut quietly).is_ok() {
+                // Only bits that mean nothing: the contents are the same.
+                assert_eq!(std::fs::read(new.join("files/0001")).unwrap(), b"contents");
+                std::fs::remove_dir_all(&new).unwrap();
+            }
+        }
+        assert!(!new.exists());
+    }
+}
