@@ -58,13 +58,16 @@ fn options(line: &Run, variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Op
             Some(Whose::All) => StatsFor::All,
         },
         no_cache: line.no_cache,
+        sched: line.schedule.sched,
+        seed: line.schedule.seed,
+        depth: line.schedule.depth,
         ..Options::default()
     };
     let debug = variable("CLEW_DEBUG").map(|v| v.to_string_lossy().into_owned());
     for words in [debug, line.debug.clone()].into_iter().flatten() {
         options.debug(&words).map_err(|word| {
             format!(
-                "unknown debugging switch {word:?}; there are trace, bisect=N, dump=N..M, calls, lockstep, lockstep=N and stretch=N"
+                "unknown debugging switch {word:?}; there are trace, bisect=N, dump=N..M, calls, lockstep, lockstep=N, stretch=N, turns and hook"
             )
         })?;
     }

@@ -17,7 +17,7 @@ use crate::kernel::{Kernel, descriptors, procfs, stop};
 use crate::loader::{self, LoadError, Resolved};
 use crate::lockstep::Lockstep;
 use crate::memory::Memory;
-use crate::program::{Options, Program, StatsFor};
+use crate::program::{Options, Program, Sched, StatsFor};
 use crate::syscall;
 
 /// The flags a program starts with: interrupts on, and the bit that is always set.
@@ -40,6 +40,7 @@ impl Request {
             ..Handover::default()
         };
         handover.stats.is_main = true;
+        choose_seed(&mut handover.options);
         if handover.options.stats != StatsFor::Nobody {
             handover.own.hidden.keep_stderr();
         }
@@ -69,6 +70,21 @@ impl Request {
                 handover,
             }
         }))
+    }
+}
+
+/// A run without a seed gets one; where it matters, it is said, so that the run can be made again.
+fn choose_seed(options: &mut Options) {
+    if options.seed.is_some() {
+        return;
+    }
+    // Short enough to be typed.
+    let mut seed = 0u32;
+    // SAFETY: the kernel writes four bytes; should it fail, 0 is as good a seed as any.
+    unsafe { syscall!(libc::SYS_getrandom, &raw mut seed, 4, 0) };
+    options.seed = Some(u64::from(seed));
+    if options.sched != Sched::Fair {
+        stop::warn(&format!("--sched {} --seed {seed}", options.sched.name()));
     }
 }
 

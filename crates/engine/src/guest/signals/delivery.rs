@@ -5,10 +5,18 @@ use super::altstack::{AltStack, SS_AUTODISARM};
 use super::frame::{self, Details};
 use crate::context::{RAX, RDI, RDX, RSI, RSP, Xsave};
 use crate::executor::Executor;
-use crate::guest::threads::State;
+use crate::guest::threads::{State, Thread};
 use crate::host::siginfo::{self, Siginfo};
 use crate::host::sigset::SigSet;
 use crate::host::{handlers, switch};
+
+/// Why a signal comes where it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    Outside,
+    /// The instruction at hand raised it.
+    Fault,
+}
 
 const SA_NODEFER: u64 = libc::SA_NODEFER as u64;
 const SA_RESETHAND: u64 = libc::SA_RESETHAND as u64;
@@ -49,6 +57,7 @@ impl Executor {
         }
         for info in taken {
             let slot = self.threads.slot_accepting(info.signo());
+            self.die_if_fatal(slot, info.signo());
             match self.threads.get(slot) {
                 // Only a signal to its proxy ends its call.
                 Some(thread) if thread.state == State::OnProxy => {
@@ -117,14 +126,30 @@ impl Executor {
         }
         match sig {
             libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH | libc::SIGCONT => {}
-            _ if SigSet::SYNCHRONOUS.contains(sig) => {
-                self.ending();
-                handlers::die_by(sig);
-            }
+            _ if self.signals.kills(sig) => self.die(sig, Cause::Outside),
             // The disposition changed after the signal was taken: now it's the kernel's to act on.
             _ => siginfo::requeue(self.current().tid, info),
         }
     }
+
+    /// Ends the process if `sig`, which has come for this thread, kills and isn't blocked there.
+    /// Whatever its threads wait for, there is nobody left to wait.
+    pub(in crate::guest) fn die_if_fatal(&mut self, slot: usize, sig: i32) {
+        let accepts = |thread: &Thread| !thread.signals.mask.contains(sig);
+        if self.threads.get(slot).is_some_and(accepts) && self.signals.kills(sig) {
+            self.die(sig, Cause::Outside);
+        }
+    }
+
+    /// Dies as the kernel would have let the guest die.
+    pub(in crate::guest) fn die(&mut self, sig: i32, cause: Cause) -> ! {
+        self.ending();
+        self.died(sig, cause);
+        handlers::die_by(sig)
+    }
+
+    /// The process is about to die by `sig`, at the place where the current thread stands.
+    fn died(&mut self, _sig: i32, _cause: Cause) {}
 
     /// Puts a frame on the current thread's stack and makes it go on in its handler.
     pub fn run_handler(&mut self, info: &Siginfo) {
@@ -190,8 +215,7 @@ impl Executor {
     /// The frame couldn't be written: a segmentation fault, and if it was for one, death.
     fn no_room_for_frame(&mut self, sig: i32) {
         if sig == libc::SIGSEGV {
-            self.ending();
-            handlers::die_by(libc::SIGSEGV);
+            self.die(libc::SIGSEGV, Cause::Fault);
         }
         self.force(&Siginfo::fault(libc::SIGSEGV, siginfo::SI_KERNEL, 0));
     }

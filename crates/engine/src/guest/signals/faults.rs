@@ -1,9 +1,9 @@
 //! Synchronous signals: an instruction of the guest raised them, so they can't wait.
 
 use super::Trap;
+use super::delivery::Cause;
 use crate::context::Fault;
 use crate::executor::Executor;
-use crate::host::handlers;
 use crate::host::siginfo::{SI_KERNEL, Siginfo};
 
 const PAGE_FAULT: u64 = 14;
@@ -67,8 +67,7 @@ impl Executor {
     pub fn force(&mut self, info: &Siginfo) {
         let sig = info.signo();
         if self.current().signals.mask.contains(sig) || !self.signals.has_handler(sig) {
-            self.ending();
-            handlers::die_by(sig);
+            self.die(sig, Cause::Fault);
         }
         self.run_handler(info);
         self.unblock_in_kernel();
