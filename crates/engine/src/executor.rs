@@ -75,7 +75,10 @@ impl Executor {
             Exit::Syscall => {
                 self.threads.count_call();
                 match kernel::dispatch(self) {
-                    Outcome::Return(value) => self.gs.regs.gpr[crate::context::RAX] = value as u64,
+                    Outcome::Return(value) => {
+                        self.gs.regs.gpr[crate::context::RAX] = value as u64;
+                        self.collect_raised(value);
+                    }
                     Outcome::Restart => self.restart_syscall(),
                     Outcome::Parked | Outcome::Replaced => {}
                 }

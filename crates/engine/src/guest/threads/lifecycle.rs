@@ -50,9 +50,8 @@ impl Executor {
         assert!(stack != 0, "no memory for the signal handlers' stack");
         self.gs.hub.handler_stack.store(stack, Ordering::Relaxed);
         altstack::install(stack, altstack::EXECUTOR_SIZE);
-        // The kernel spares the first process of a namespace what kills by default: its business.
-        let spared = self.gs.hub.pid.load(Ordering::Relaxed) == 1;
-        self.signals = Signals::inherited((self.recording() || self.options.hook) && !spared);
+        let hooked = (self.recording() || self.options.hook) && !self.is_spared();
+        self.signals = Signals::inherited(hooked);
         self.threads.policy = Policy::new(&self.options, self.kernel.own.lineage);
         let tid = self.gs.hub.executor_tid.load(Ordering::Relaxed);
         let main = self.current();
