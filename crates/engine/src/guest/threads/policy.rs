@@ -13,9 +13,11 @@ use crate::program::{Options, Sched};
 /// microsecond) is lost in the noise and no thread waits long.
 const FAIR_TURN: u64 = 200_000;
 /// The same for a thread that stays in one small loop: it may be waiting for somebody.
-const SUSPECT_TURN: u64 = 20_000;
-/// And for one that does nothing but wait for memory to change.
-const SPINNING_TURN: u64 = 2_000;
+const SUSPECT_TURN: u64 = 50_000;
+/// A long turn begins with two short parts, after each of which the thread is looked at: at least so
+/// long, and at most twice that. At random, since a loop with a round number of rounds may look the
+/// same after a round number of ticks.
+const GLANCE: u64 = 700;
 /// The longest turn of a priority: after that, the thread is looked at for spinning.
 const PRIORITY_TURN: u64 = 50_000;
 /// So many of these in a row and it isn't let go on any longer: it may poll in ways that nobody
@@ -76,10 +78,9 @@ pub fn lineage_of_child(parent: u64, children_before: u64) -> u64 {
 #[derive(Clone, Debug, Default)]
 pub struct Standing {
     priority: Option<i64>,
-    spin: Spin,
-    /// Where it was when its last whole turn ended: instruction and stack pointer, and a checksum
-    /// of the registers.
-    last: (u64, u64, u64),
+    spins: bool,
+    /// Where it was when its last whole turn ended: instruction and registers.
+    last: (u64, [u64; 16]),
     suspicion: u32,
 }
 
@@ -88,33 +89,18 @@ pub trait Standings {
     fn of(&mut self, slot: usize) -> &mut Standing;
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Spin {
-    #[default]
-    No,
-    /// Several whole turns in the same small loop.
-    Suspected,
-    /// Nothing changed but memory, if that.
-    Certain,
-}
-
 impl Standing {
-    /// A whole turn ended at `pc` and `sp`, without a system call if `quiet`. Whether the thread
-    /// seems to spin.
-    pub fn turn_ended(&mut self, pc: u64, sp: u64, registers: &[u64], quiet: bool) -> bool {
+    /// A whole turn ended at `pc`, without a system call if `quiet`. Whether the thread seems to
+    /// spin: it is where it was, and at most one register, which may count, isn't what it was. Most
+    /// loops that compute change more.
+    pub fn turn_ended(&mut self, pc: u64, registers: &[u64; 16], quiet: bool) -> bool {
         const SMALL: u64 = 128;
-        let sum = registers.iter().fold(pc, |sum, &r| mix(sum ^ r));
-        let (last_pc, last_sp, last_sum) = std::mem::replace(&mut self.last, (pc, sp, sum));
-        let near = quiet && sp == last_sp && pc.abs_diff(last_pc) <= SMALL;
+        let (last_pc, last) = std::mem::replace(&mut self.last, (pc, *registers));
+        let changed = registers.iter().zip(&last).filter(|(a, b)| a != b).count();
+        let near = quiet && pc.abs_diff(last_pc) <= SMALL && changed <= 1;
         self.suspicion = if near { self.suspicion + 1 } else { 0 };
-        self.spin = if near && sum == last_sum {
-            Spin::Certain
-        } else if self.suspicion >= 2 {
-            Spin::Suspected
-        } else {
-            Spin::No
-        };
-        self.spin != Spin::No
+        self.spins = self.suspicion >= 2 || (near && changed == 0 && pc == last_pc);
+        self.spins
     }
 }
 
@@ -183,10 +169,10 @@ impl Policy {
     pub fn turn_length(&mut self, standing: &Standing) -> u64 {
         match self.sched {
             Sched::Fair => {
-                let usual = match standing.spin {
-                    Spin::No => FAIR_TURN,
-                    Spin::Suspected => SUSPECT_TURN,
-                    Spin::Certain => SPINNING_TURN,
+                let usual = if standing.spins {
+                    SUSPECT_TURN
+                } else {
+                    FAIR_TURN
                 };
                 usual / 2 + self.turns.below(usual)
             }
@@ -200,6 +186,11 @@ impl Policy {
                 None => PRIORITY_TURN,
             },
         }
+    }
+
+    /// Ticks after which the thread is looked at, at the beginning of its turn; None if it isn't.
+    pub fn glance(&mut self) -> Option<u64> {
+        (self.sched != Sched::Random).then(|| GLANCE + self.turns.below(GLANCE))
     }
 
     /// How many instructions a turn goes on after its last tick; `outside`: it ends because
@@ -418,20 +409,25 @@ mod tests {
 
     #[test]
     fn spinning_is_noticed_and_computing_is_not() {
+        let registers = |counter: u64, sum: u64| {
+            let mut registers = [7; 16];
+            (registers[1], registers[2]) = (counter, sum);
+            registers
+        };
         let mut standing = Standing::default();
-        assert!(!standing.turn_ended(0x1000, 0x7000, &[1, 2], true));
-        assert!(standing.turn_ended(0x1000, 0x7000, &[1, 2], true));
-        assert_eq!(standing.spin, Spin::Certain);
+        assert!(!standing.turn_ended(0x1000, &registers(1, 1), true));
+        assert!(standing.turn_ended(0x1000, &registers(1, 1), true));
         // A counter in the loop: it takes longer to be sure.
         let mut standing = Standing::default();
         let turns: Vec<bool> = (0..4)
-            .map(|n| standing.turn_ended(0x1000 + n, 0x7000, &[n], true))
+            .map(|n| standing.turn_ended(0x1000 + n, &registers(n, 1), true))
             .collect();
         assert_eq!(turns, [false, false, true, true]);
-        // System calls, or code that moves about.
+        // System calls, code that moves about, more that changes.
         let mut standing = Standing::default();
-        assert!((0..5).all(|_| !standing.turn_ended(0x1000, 0x7000, &[1], false)));
-        assert!((0..5).all(|n| !standing.turn_ended(0x1000 * n, 0x7000, &[1], true)));
+        assert!((0..5).all(|_| !standing.turn_ended(0x1000, &registers(1, 1), false)));
+        assert!((0..5).all(|n| !standing.turn_ended(0x1000 * n, &registers(1, 1), true)));
+        assert!((0..5).all(|n| !standing.turn_ended(0x1000, &registers(n, n), true)));
     }
 
     #[test]

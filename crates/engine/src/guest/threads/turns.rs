@@ -8,7 +8,7 @@
 
 use super::policy::{Standing, Standings};
 use super::{Thread, Threads};
-use crate::context::{Exit, RSP};
+use crate::context::Exit;
 use crate::executor::Executor;
 use crate::guest::trap_flag::TRAP_FLAG;
 use crate::kernel::stop;
@@ -40,6 +40,27 @@ pub struct Turn {
     calls: u64,
     /// Ticks so far, for the trace.
     ticks: u64,
+    /// Ticks that will be added when the budget is used up, before the turn is over.
+    to_come: i64,
+    glance: Glance,
+}
+
+/// Looking at a thread at the beginning of its turn: has anything changed between two ticks? One
+/// that waits for others by spinning shall not use up whole turns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Glance {
+    #[default]
+    Done,
+    First,
+    /// What was seen at the first: instruction and registers.
+    Second(u64, [u64; 16]),
+}
+
+enum Glanced {
+    /// There is nothing (more) to look for: the turn is over.
+    NotNow,
+    GoesOn,
+    Spins,
 }
 
 impl Standings for Vec<Option<Box<Thread>>> {
@@ -83,6 +104,12 @@ impl Executor {
     pub fn budget_spent(&mut self) {
         let kicked = self.gs.kicked != 0;
         if !kicked {
+            match self.glance() {
+                Glanced::GoesOn => return,
+                // It only waits: no matter where.
+                Glanced::Spins => return self.yield_turn(),
+                Glanced::NotNow => {}
+            }
             self.threads.turn_over();
             self.watch_for_spinning();
         }
@@ -91,6 +118,36 @@ impl Executor {
             let steps = self.threads.policy.steps(kicked);
             self.take_steps(steps);
         }
+    }
+
+    /// The budget is used up, which may be a part of the turn's only.
+    fn glance(&mut self) -> Glanced {
+        let (pc, registers) = (self.gs.regs.rip, self.gs.regs.gpr);
+        let threads = &mut self.threads;
+        let ticks = match threads.turn.glance {
+            Glance::Done => return Glanced::NotNow,
+            Glance::First => {
+                threads.turn.glance = Glance::Second(pc, registers);
+                threads.policy.glance().map_or(1, |ticks| ticks as i64)
+            }
+            Glance::Second(first_pc, first) => {
+                threads.turn.glance = Glance::Done;
+                let same = first_pc == pc && first == registers;
+                if same && threads.turn.calls == 0 && threads.company() == Company::Others {
+                    return Glanced::Spins;
+                }
+                threads.turn.to_come
+            }
+        };
+        let ticks = ticks.min(threads.turn.to_come);
+        if ticks <= 0 {
+            return Glanced::NotNow;
+        }
+        threads.turn.to_come -= ticks;
+        self.count_ticks();
+        self.threads.budget += ticks;
+        self.gs.add_ticks(ticks);
+        Glanced::GoesOn
     }
 
     /// Runs up to `count` single instructions. One that leads to an event is the last.
@@ -137,13 +194,23 @@ impl Executor {
         }
         self.count_ticks();
         let threads = &mut self.threads;
-        let budget = match company {
+        let length = match company {
             Company::Nobody => ALONE,
             Company::Timers => TIMED,
             Company::Others => {
                 let standing = threads.slots.of(threads.current);
                 threads.policy.turn_length(standing) as i64
             }
+        };
+        let glance = (company == Company::Others)
+            .then(|| threads.policy.glance())
+            .flatten();
+        let budget = glance.map_or(length, |ticks| length.min(ticks as i64));
+        threads.turn.to_come = length - budget;
+        threads.turn.glance = if glance.is_some() {
+            Glance::First
+        } else {
+            Glance::Done
         };
         threads.turn.company = company;
         threads.turn.calls = 0;
@@ -178,7 +245,7 @@ impl Executor {
         let calls = self.threads.turn.calls;
         if calls != 0 {
             let spent = calls * self.threads.policy.call_cost();
-            let left = self.gs.ticks_in_hand();
+            let left = self.gs.ticks_in_hand() + self.threads.turn.to_come;
             if company <= self.threads.turn.company && left <= spent as i64 {
                 return true;
             }
@@ -217,8 +284,18 @@ impl Executor {
         let quiet = self.threads.turn.calls == 0;
         let threads = &mut self.threads;
         let standing = threads.slots.of(threads.current);
-        if standing.turn_ended(regs.rip, regs.gpr[RSP], &regs.gpr, quiet) {
+        if standing.turn_ended(regs.rip, &regs.gpr, quiet) {
             threads.policy.gives_way(standing);
+        }
+    }
+
+    /// Before waiters of a futex are woken: under some policies any may be the first.
+    pub(in crate::guest) fn mix_waiters(&mut self, word: u64) {
+        let Threads {
+            futexes, policy, ..
+        } = &mut self.threads;
+        if policy.wakes_at_random() {
+            futexes.mix(word, |count| policy.choose(count));
         }
     }
 
