@@ -49,14 +49,14 @@ impl Generator {
         Generator(seed)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
 
     /// A number below `bound` (which isn't 0); as good as uniform for the small bounds here.
     pub fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+        ((u128::from(self.number()) * u128::from(bound)) >> 64) as u64
     }
 }
 
@@ -132,8 +132,8 @@ impl Policy {
         let mut seeds = Generator::new(options.seed.unwrap_or(0) ^ mix(lineage));
         let mut policy = Policy {
             sched: options.sched,
-            turns: Generator::new(seeds.next()),
-            outside: Generator::new(seeds.next()),
+            turns: Generator::new(seeds.number()),
+            outside: Generator::new(seeds.number()),
             work: 0,
             points: Vec::new(),
             lowest: 0,
@@ -259,7 +259,7 @@ impl Policy {
                 for &slot in current.iter().chain(queue.iter()) {
                     let priority = &mut standings.of(slot).priority;
                     if priority.is_none() {
-                        *priority = Some(HIGH + (self.turns.next() >> 32) as i64);
+                        *priority = Some(HIGH + (self.turns.number() >> 32) as i64);
                     }
                 }
                 self.pass_points(current.map(|slot| standings.of(slot)));
@@ -330,7 +330,7 @@ mod tests {
     fn the_generator_is_splitmix64() {
         // The published test vector for seed 1234567.
         let mut generator = Generator::new(1_234_567);
-        let first: Vec<u64> = (0..3).map(|_| generator.next()).collect();
+        let first: Vec<u64> = (0..3).map(|_| generator.number()).collect();
         assert_eq!(
             first,
             [
