@@ -29,7 +29,7 @@ impl Executor {
         let now = self.ticks_now();
         let regs = self.gs.regs;
         let recorder = self.recorder.as_mut().expect("only while recording");
-        recorder.arrived += now - recorder.base;
+        recorder.arrived += now.saturating_sub(recorder.base);
         recorder.base = now;
         Arrival {
             regs,
@@ -43,7 +43,7 @@ impl Executor {
         let now = self.ticks_now();
         let recorder = self.recorder.as_mut().expect("only while recording");
         let at = if steps > 0 { recorder.at_budget } else { now };
-        let ticks = std::mem::take(&mut recorder.arrived) + at - recorder.base;
+        let ticks = std::mem::take(&mut recorder.arrived) + at.saturating_sub(recorder.base);
         recorder.base = now;
         self.threads.steps = 0;
         Place { ticks, steps }
