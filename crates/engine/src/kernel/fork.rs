@@ -108,6 +108,7 @@ fn make_copy(ex: &mut Executor, request: Request) -> Outcome {
         ex.code.save();
     }
     ex.before_fork();
+    ex.memory.before_fork();
     let flags = kernel_flags(request.flags);
     // SAFETY: without CLONE_VM and without a stack this is a fork; both sides return from it.
     let pid = unsafe { syscall!(libc::SYS_clone, flags, 0, request.parent_tid) };
@@ -116,6 +117,7 @@ fn make_copy(ex: &mut Executor, request: Request) -> Outcome {
         // Its memory is its own, also if the parent was a vfork child.
         ex.kernel.own.in_vfork = false;
         ex.after_fork_child();
+        ex.memory.after_fork_child();
         become_child(ex, &request);
         return Outcome::Return(0);
     }

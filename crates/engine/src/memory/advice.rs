@@ -112,9 +112,9 @@ impl Memory {
                     });
                 }
                 Err(errno) => {
-                    // A part of it may have been done.
-                    if m.prot != libc::PROT_NONE {
-                        self.log_contents(part);
+                    // A part of it may have been done, where it really is several mappings.
+                    if plain {
+                        self.log_contents(accessible(&m));
                     }
                     return Err(errno.into());
                 }
@@ -128,13 +128,11 @@ impl Memory {
 
     /// A private mapping was thrown back to its file, of which a replay has no copy.
     fn log_original(&mut self, m: &Mapping) {
-        if let Backing::File { file, offset, .. } = m.backing
+        if let Backing::File { file, .. } = m.backing
             && !m.shared
             && !self.originals.is_copied(&file)
-            && m.prot != libc::PROT_NONE
         {
-            let end = file.size.saturating_sub(offset).min(m.len());
-            self.log_contents(m.start..m.start + end);
+            self.log_contents(accessible(m));
         }
     }
 
@@ -160,4 +158,13 @@ impl Memory {
             }
         }
     }
+}
+
+/// The part of a mapping that its file has something for.
+fn accessible(m: &Mapping) -> Range<u64> {
+    let len = match m.backing {
+        Backing::File { file, offset, .. } => file.size.saturating_sub(offset).min(m.len()),
+        _ => m.len(),
+    };
+    m.start..m.start + len
 }

@@ -13,12 +13,14 @@
 //! - [`query`]: find, fetch
 //! - [`render`]: the text of `/proc/self/maps`
 //! - [`log`], `source`, `originals`: for a recording: changes, and copies of mapped files
+//! - [`checksum`]: one number for what the guest has written
 //! - [`apply`], [`objects`]: for a replay: recorded changes made again
 //! - [`host`]: the real calls
 
 pub mod advice;
 pub mod alloc;
 pub mod apply;
+pub mod checksum;
 pub mod code;
 pub mod file;
 pub mod heap;
@@ -33,6 +35,8 @@ pub mod ops;
 mod originals;
 pub mod query;
 pub mod render;
+#[cfg(test)]
+mod replay_tests;
 pub mod shm;
 mod source;
 pub mod stack;
@@ -45,6 +49,7 @@ use std::ops::Range;
 
 pub use alloc::{ByHash, PlaceImage};
 pub use apply::{ApplyError, OpenFile};
+pub use checksum::PageTables;
 pub use file::FileIdentity;
 pub use image::BuildId;
 pub use log::{Changes, Note};

@@ -25,6 +25,7 @@ use clew_recording::maps::{Change, Object, Source};
 use super::Memory;
 use super::file::{self, FileStat};
 use super::mapping::{Backing, Mapping};
+use crate::syscall;
 
 /// Contents up to this size go into the log rather than into a file.
 const SMALL: u64 = 1 << 20;
@@ -179,6 +180,22 @@ impl Memory {
         }
     }
 
+    /// The guest's own call wrote `len` bytes to the file that `fd` has open: at `offset`, or up to
+    /// the file's position. Where the file is mapped shared, contents and size are written down.
+    #[inline]
+    pub fn file_written(&mut self, fd: i32, offset: Option<u64>, len: u64) {
+        if self.log.as_ref().is_some_and(|log| !log.sizes.is_empty()) {
+            let offset = offset.unwrap_or_else(|| {
+                // SAFETY: asks for the position; lseek touches no memory.
+                let end = unsafe { syscall!(libc::SYS_lseek, fd, 0, libc::SEEK_CUR) };
+                (end.max(0) as u64).saturating_sub(len)
+            });
+            for range in self.shared_ranges_of(fd, offset, len) {
+                self.log_contents(range);
+            }
+        }
+    }
+
     /// Guest memory that shows bytes `offset..offset + len` of the file that `fd` has open, because
     /// the file is mapped shared. To be asked after the guest's own call may have changed them:
     /// contents of these ranges are an effect of that call. A changed size becomes a change of
@@ -212,7 +229,7 @@ impl Memory {
             any = true;
             let start = wanted.start.max(offset);
             let end = wanted.end.min(offset.saturating_add(m.len()));
-            if start < end && m.prot != libc::PROT_NONE {
+            if start < end {
                 ranges.push(m.start + (start - offset)..m.start + (end - offset));
             }
         }

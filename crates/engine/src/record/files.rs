@@ -339,3 +339,166 @@ fn answer(ret: i64) -> Result<i64, i32> {
         Ok(ret)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::io::{Read, Seek, Write};
+    use std::path::PathBuf;
+
+    /// A folder of recordings, removed at the end.
+    struct Recordings(PathBuf);
+
+    impl Recordings {
+        fn new(name: &str) -> Recordings {
+            let path = std::env::temp_dir().join(format!("clew-{name}-{}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&path);
+            std::fs::create_dir_all(&path).unwrap();
+            Recordings(path)
+        }
+
+        fn recording(&self, name: &str, pool: bool) -> OwnedFd {
+            let path = self.0.join(name);
+            std::fs::create_dir_all(&path).unwrap();
+            prepare(&path, pool).unwrap()
+        }
+
+        fn count(&self, folder: &str) -> usize {
+            std::fs::read_dir(self.0.join(folder)).unwrap().count()
+        }
+    }
+
+    impl Drop for Recordings {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn copy(folder: &OwnedFd, file: &File) -> Result<Copied, i32> {
+        let stat = file::stat(file.as_raw_fd()).unwrap();
+        let files = Files::new(folder.as_raw_fd());
+        files.copy(file.as_raw_fd(), &stat, 0, stat.identity.size)
+    }
+
+    fn contents(fd: &OwnedFd) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut file = File::from(fd.try_clone().unwrap());
+        file.rewind().unwrap();
+        file.read_to_end(&mut bytes).unwrap();
+        bytes
+    }
+
+    /// A file that has been there for long.
+    const OLD: &str = "/bin/sh";
+
+    #[test]
+    fn recordings_share_a_copy_of_an_old_file() {
+        let all = Recordings::new("share");
+        let (one, two) = (all.recording("one", true), all.recording("two", true));
+        let file = File::open(OLD).unwrap();
+        let first = copy(&one, &file).unwrap();
+        let again = copy(&one, &file).unwrap();
+        let second = copy(&two, &file).unwrap();
+        assert_eq!(contents(&first.fd), std::fs::read(OLD).unwrap());
+        let inode = |fd: &OwnedFd| file::stat(fd.as_raw_fd()).unwrap().identity.ino;
+        assert_eq!(inode(&first.fd), inode(&again.fd));
+        assert_eq!(inode(&first.fd), inode(&second.fd));
+        assert_eq!(first.name, second.name);
+        assert!(clew_recording::maps::is_name(first.name.as_bytes()));
+        let mode = file::stat(first.fd.as_raw_fd()).unwrap().mode;
+        assert_eq!(mode & 0o777, 0o400);
+        assert_eq!((all.count("pool"), all.count("one/files")), (1, 1));
+        // Young ones stay even if nobody has them.
+        assert_eq!(sweep(&all.0.join(POOL)).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_young_file_gets_a_copy_for_each_time() {
+        let all = Recordings::new("young");
+        let one = all.recording("one", true);
+        let path = all.0.join("young");
+        std::fs::write(&path, "before").unwrap();
+        let mut file = File::options().read(true).write(true).open(&path).unwrap();
+        let before = copy(&one, &file).unwrap();
+        file.write_all(b"after!").unwrap();
+        let after = copy(&one, &file).unwrap();
+        assert_eq!(contents(&before.fd), b"before");
+        assert_eq!(contents(&after.fd), b"after!");
+        assert_ne!(before.name, after.name);
+        assert!(clew_recording::maps::is_name(after.name.as_bytes()));
+        assert_eq!((all.count("pool"), all.count("one/files")), (0, 2));
+        // The guest's position is its own.
+        assert_eq!(file.stream_position().unwrap(), 6);
+    }
+
+    #[test]
+    fn many_copy_the_same_at_once() {
+        let all = Recordings::new("many");
+        let one = all.recording("one", true);
+        let expected = std::fs::read(OLD).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let file = File::open(OLD).unwrap();
+                    let copied = copy(&one, &file).unwrap();
+                    assert!(contents(&copied.fd) == expected);
+                });
+            }
+        });
+        assert_eq!((all.count("pool"), all.count("one/files")), (1, 1));
+    }
+
+    #[test]
+    fn a_sparse_file_stays_sparse() {
+        let all = Recordings::new("sparse");
+        let one = all.recording("one", false);
+        let path = all.0.join("sparse");
+        let file = File::create_new(&path).unwrap();
+        file.set_len(1 << 30).unwrap();
+        std::os::unix::fs::FileExt::write_at(&file, b"here", 500 << 20).unwrap();
+        let file = File::open(&path).unwrap();
+        let stat = file::stat(file.as_raw_fd()).unwrap();
+        let files = Files::new(one.as_raw_fd());
+        let copied = files
+            .copy(file.as_raw_fd(), &stat, 400 << 20, 200 << 20)
+            .unwrap();
+        let copied = File::from(copied.fd);
+        let meta = copied.metadata().unwrap();
+        assert_eq!(meta.len(), 1 << 30);
+        assert!(meta.blocks() < 10_000);
+        let mut bytes = [0; 4];
+        std::os::unix::fs::FileExt::read_at(&copied, &mut bytes, 500 << 20).unwrap();
+        assert_eq!(&bytes, b"here");
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_refused_and_leaves_nothing() {
+        let all = Recordings::new("refused");
+        let one = all.recording("one", false);
+        let file = File::open(OLD).unwrap();
+        // A limit on file sizes belongs to the process: try it in a child.
+        // SAFETY: the child makes system calls and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let limit = libc::rlimit {
+                rlim_cur: 4096,
+                rlim_max: 4096,
+            };
+            // SAFETY: sets a limit of the child's.
+            unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) };
+            let refused = matches!(copy(&one, &file), Err(libc::EFBIG));
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(if refused { 0 } else { 1 }) };
+        }
+        let mut status = -1;
+        // SAFETY: waits for the child made above.
+        unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert_eq!(status, 0);
+        assert_eq!(all.count("one/files"), 0);
+        let nowhere = OwnedFd::from(File::open("/dev/null").unwrap());
+        assert_eq!(copy(&nowhere, &file).unwrap_err(), libc::ENOTDIR);
+        let proc = OwnedFd::from(File::open("/proc").unwrap());
+        assert!(copy(&proc, &file).is_err());
+    }
+}
