@@ -50,7 +50,20 @@ impl Memory {
             _ => return answer,
         };
         if answer.is_ok() && addr.is_multiple_of(PAGE) {
-            self.map.update(addr..end, |m| m.on_fork = on_fork);
+            let parts: Vec<Mapping> = self
+                .map
+                .overlapping(addr..end)
+                .map(|m| m.slice(addr, end))
+                .filter(|m| m.on_fork != on_fork)
+                .collect();
+            for m in parts {
+                let part = m.start..m.end;
+                self.map.update(part.clone(), |m| m.on_fork = on_fork);
+                self.logged(|| Change::OnFork {
+                    pages: pages(&part),
+                    what: on_fork,
+                });
+            }
         }
         answer
     }

@@ -94,6 +94,11 @@ impl Memory {
                 refused("madvise", host::madvise(range.start, len, advice))?;
                 Ok(())
             }
+            Change::OnFork { pages, what } => {
+                let range = guest(pages)?;
+                self.map.update(range, |m| m.on_fork = *what);
+                Ok(())
+            }
             &Change::Break(end) => {
                 if !(layout::HEAP.start..=layout::HEAP.end).contains(&end) {
                     return Err(ApplyError::Nonsense(end));

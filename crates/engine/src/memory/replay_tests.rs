@@ -546,7 +546,7 @@ fn strangers_recordings_stay_in_guest_memory() {
                 old: at(4),
                 old_len: PAGE,
                 new: start,
-                new_len: PAGE,
+                new_len: 2 * PAGE,
                 keep: false,
             },
             Change::Stack(start & !(PAGE - 1)),

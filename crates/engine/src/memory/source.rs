@@ -25,6 +25,7 @@ use clew_recording::maps::{Change, Object, Source};
 use super::Memory;
 use super::file::{self, FileStat};
 use super::mapping::{Backing, Mapping};
+use crate::record::files::{Image, Part};
 use crate::syscall;
 
 /// Contents up to this size go into the log rather than into a file.
@@ -68,6 +69,13 @@ impl Memory {
         offset: u64,
         len: u64,
     ) -> Option<Prepared> {
+        self.log.as_ref()?;
+        let image = match stat {
+            Some(stat) if self.images.iter().any(|i| i.file == stat.identity) => Image::More,
+            Some(stat) if !shared && stat.is_regular() && file::is_image(fd) => Image::First,
+            _ => Image::No,
+        };
+        let part = Part { offset, len, image };
         let log = self.log.as_mut()?;
         let Some(stat) = stat.filter(|stat| !stat.is_dev_zero()) else {
             return Some(Prepared::plain(if shared {
@@ -91,7 +99,10 @@ impl Memory {
             Ok(flags) => flags,
             Err(_) => return Some(Prepared::plain(original)),
         };
-        let path = crate::kernel::procfs::descriptor_path(fd);
+        let path = match self.originals.path(&stat.identity) {
+            Some(path) => path.to_vec(),
+            None => crate::kernel::procfs::descriptor_path(fd),
+        };
         let text = String::from_utf8_lossy(&path).into_owned();
         if !stat.is_regular() {
             let note = format!("a mapping of {text} isn't recorded: it isn't a file");
@@ -105,7 +116,7 @@ impl Memory {
         }
         let frozen = !shared || (flags & 3 == libc::O_RDONLY && is_settled(stat));
         let prepared = if frozen {
-            match log.files.copy(fd, stat, offset, len) {
+            match log.files.copy(fd, stat, part) {
                 Ok(copied) => {
                     self.originals.remember(stat.identity, &path, true);
                     Prepared {
@@ -123,22 +134,26 @@ impl Memory {
                     let note = format!("{text} can't be copied ({why}): contents are in the log");
                     self.log_note(note, false);
                     self.originals.remember(stat.identity, &path, false);
-                    let part = offset.min(size)..offset.saturating_add(len).min(size);
+                    let mapped = offset.min(size)..offset.saturating_add(len).min(size);
                     Prepared {
                         copy: None,
                         source: original,
                         path,
-                        contents: file::guest_extents(fd, part),
+                        contents: file::guest_extents(fd, mapped),
                     }
                 }
             }
         } else {
-            let part = offset.min(size)..offset.saturating_add(len).min(size);
-            let mut contents = file::guest_extents(fd, part);
+            let mapped = offset.min(size)..offset.saturating_add(len).min(size);
+            let mut contents = file::guest_extents(fd, mapped);
+            let part = Part {
+                image: Image::No,
+                ..part
+            };
             let total: u64 = contents.iter().map(|e| e.end - e.start).sum();
             let mut copy = None;
             if total > SMALL
-                && let Ok(copied) = log.files.own_copy(fd, stat, offset, len)
+                && let Ok(copied) = log.files.own_copy(fd, stat, part)
             {
                 copy = Some(copied.name);
                 contents.clear();

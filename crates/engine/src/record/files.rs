@@ -7,7 +7,8 @@
 //! finds it with one open. Recordings beside each other share copies by hard links to a folder
 //! `pool`; one that has but one link left is nobody's any more. A file that was changed just now
 //! could be changed again within the same tick of the file system's clock: its copy gets a name of
-//! its own and is never found again.
+//! its own and is never found again. One that was changed a moment ago is shared within the
+//! recording only.
 //!
 //! The folder is reached by a descriptor, since the guest may leave its root.
 
@@ -29,8 +30,10 @@ pub const FOLDER: &str = "files";
 pub const POOL: &str = "pool";
 const POOL_FROM_FOLDER: &std::ffi::CStr = c"../../pool";
 
-/// Changed so lately that it may change again without its times telling.
-const RACY_NS: i128 = 2_000_000_000;
+/// Changed so lately that it may change again without its times telling: where times are fine, and
+/// where they aren't.
+const FRESH_NS: i64 = 20_000_000;
+const YOUNG_NS: i64 = 2_000_000_000;
 /// Larger files are copied in parts, unless the file system shares their blocks.
 const LARGE: u64 = 256 << 20;
 const FICLONE: u64 = 0x4004_9409;
@@ -39,6 +42,27 @@ const FICLONE: u64 = 0x4004_9409;
 #[derive(Debug)]
 pub struct Files {
     folder: i32,
+    /// The last copy with a name of its own.
+    last: Option<(FileStat, String)>,
+}
+
+/// What a mapping shows of a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    pub offset: u64,
+    pub len: u64,
+    /// It is an image's, whose other parts will be mapped too.
+    pub image: Image,
+}
+
+/// Is the mapping part of an image?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Image {
+    No,
+    /// Its first.
+    First,
+    /// Another; all parts come from one copy.
+    More,
 }
 
 /// A copy, open for reading.
@@ -92,82 +116,71 @@ pub fn sweep(pool: &Path) -> io::Result<u64> {
 impl Files {
     /// Copies go to the folder that `folder`, a descriptor, has open.
     pub fn new(folder: i32) -> Files {
-        Files { folder }
+        Files { folder, last: None }
     }
 
     pub fn set_folder(&mut self, folder: i32) {
         self.folder = folder;
     }
 
-    /// A copy of the file for a mapping of `len` bytes from `offset`. The error is an errno; the
-    /// caller does without.
-    pub fn copy(&self, fd: i32, stat: &FileStat, offset: u64, len: u64) -> Result<Copied, i32> {
-        if is_racy(stat) {
-            return self.own_copy(fd, stat, offset, len);
+    /// A copy of the file for a mapping. The error is an errno; the caller does without.
+    pub fn copy(&mut self, fd: i32, stat: &FileStat, part: Part) -> Result<Copied, i32> {
+        if part.image == Image::More
+            && let Some((last, name)) = &self.last
+            && (last.identity, last.ctime_ns) == (stat.identity, stat.ctime_ns)
+        {
+            return self.open(name);
+        }
+        let age = age(stat);
+        if age == Age::Fresh {
+            return self.own_copy(fd, stat, part);
         }
         let name = name_of(stat);
         match self.open(&name) {
             Err(libc::ENOENT) => {}
             found => return found,
         }
-        match self.pool() {
-            Ok(pool) => match link(pool.as_raw_fd(), &name, self.folder, &name) {
-                Ok(()) | Err(libc::EEXIST) => return self.open(&name),
-                Err(libc::ENOENT) => {
-                    if !self.make(pool.as_raw_fd(), &name, fd, stat)? {
-                        return self.own_copy(fd, stat, offset, len);
-                    }
-                    match link(pool.as_raw_fd(), &name, self.folder, &name) {
-                        Ok(()) | Err(libc::EEXIST) => return self.open(&name),
-                        Err(_) => {}
-                    }
+        if age == Age::Old
+            && let Ok(pool) = self.pool()
+        {
+            let pool = pool.as_raw_fd();
+            let mut linked = link(pool, &name, self.folder, &name);
+            if linked == Err(libc::ENOENT) {
+                if !make(pool, &name, fd, stat, part)? {
+                    return self.own_copy(fd, stat, part);
                 }
-                // So many recordings have it already that it can't have another name.
-                Err(_) => {}
-            },
-            Err(_) => {}
+                linked = link(pool, &name, self.folder, &name);
+            }
+            // Otherwise so many recordings have it that it can't have another name.
+            if matches!(linked, Ok(()) | Err(libc::EEXIST)) {
+                return self.open(&name);
+            }
         }
-        if !self.make(self.folder, &name, fd, stat)? {
-            return self.own_copy(fd, stat, offset, len);
+        if !make(self.folder, &name, fd, stat, part)? {
+            return self.own_copy(fd, stat, part);
         }
         self.open(&name)
     }
 
-    /// A copy for this one use: what the file has now from `offset` on, all of it if it isn't
-    /// large. Its length is the file's.
-    pub fn own_copy(&self, fd: i32, stat: &FileStat, offset: u64, len: u64) -> Result<Copied, i32> {
+    /// A copy for this one use: what the file has now, or the part of it if it is large. Its length
+    /// is the file's.
+    pub fn own_copy(&mut self, fd: i32, stat: &FileStat, part: Part) -> Result<Copied, i32> {
         let name = format!("{}-{}", name_of(stat), unique());
         let temporary = Temporary::new(self.folder, stat.identity.size)?;
         let to = temporary.fd.as_raw_fd();
         if !clone(fd, to) {
             let size = stat.identity.size;
-            let mut part = 0..size;
-            if size > LARGE {
-                part = offset.min(size)..offset.saturating_add(len).min(size);
+            let mut wanted = 0..size;
+            if is_large(stat, part) {
+                wanted = part.offset.min(size)..part.offset.saturating_add(part.len).min(size);
             }
-            copy_part(fd, to, part, size)?;
+            copy_part(fd, to, wanted, size)?;
         }
         temporary.rename(&name)?;
+        if part.image != Image::No {
+            self.last = Some((*stat, name.clone()));
+        }
         self.open(&name)
-    }
-
-    /// Makes the copy `name` in `folder`. False if the file can't be shared under that name: it is
-    /// large, or changed meanwhile.
-    fn make(&self, folder: i32, name: &str, fd: i32, stat: &FileStat) -> Result<bool, i32> {
-        let temporary = Temporary::new(folder, stat.identity.size)?;
-        let to = temporary.fd.as_raw_fd();
-        if !clone(fd, to) {
-            if stat.identity.size > LARGE {
-                return Ok(false);
-            }
-            copy_part(fd, to, 0..stat.identity.size, stat.identity.size)?;
-        }
-        let now = file::stat(fd)?;
-        if (now.identity, now.ctime_ns) != (stat.identity, stat.ctime_ns) {
-            return Ok(false);
-        }
-        temporary.rename(name)?;
-        Ok(true)
     }
 
     fn open(&self, name: &str) -> Result<Copied, i32> {
@@ -194,6 +207,30 @@ impl Files {
         }
         Ok(pool)
     }
+}
+
+/// Makes the copy `name` in `folder`. False if the file can't be shared under that name: it is
+/// large, or changed meanwhile.
+fn make(folder: i32, name: &str, fd: i32, stat: &FileStat, part: Part) -> Result<bool, i32> {
+    let temporary = Temporary::new(folder, stat.identity.size)?;
+    let to = temporary.fd.as_raw_fd();
+    if !clone(fd, to) {
+        if is_large(stat, part) {
+            return Ok(false);
+        }
+        copy_part(fd, to, 0..stat.identity.size, stat.identity.size)?;
+    }
+    let now = file::stat(fd)?;
+    if (now.identity, now.ctime_ns) != (stat.identity, stat.ctime_ns) {
+        return Ok(false);
+    }
+    temporary.rename(name)?;
+    Ok(true)
+}
+
+/// Is only the part that is mapped to be copied?
+fn is_large(stat: &FileStat, part: Part) -> bool {
+    part.image == Image::No && stat.identity.size > LARGE
 }
 
 /// A file under construction, removed unless it is given its name.
@@ -267,16 +304,30 @@ fn copy_part(from: i32, to: i32, part: std::ops::Range<u64>, size: u64) -> Resul
     Ok(())
 }
 
-fn is_racy(stat: &FileStat) -> bool {
+/// How long a file was left alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Age {
+    Fresh,
+    Young,
+    Old,
+}
+
+fn age(stat: &FileStat) -> Age {
     let mut now = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
     // SAFETY: the kernel writes one timespec.
     unsafe { syscall!(libc::SYS_clock_gettime, libc::CLOCK_REALTIME, &raw mut now) };
-    let now = now.tv_sec as i128 * 1_000_000_000 + now.tv_nsec as i128;
-    let changed = stat.ctime_ns.max(stat.identity.mtime_ns.min(now as i64)) as i128;
-    now - changed < RACY_NS
+    let now = now.tv_sec * 1_000_000_000 + now.tv_nsec;
+    // A modification time in the future is somebody's wish, and says nothing.
+    let changed = stat.ctime_ns.max(stat.identity.mtime_ns.min(now));
+    let coarse = stat.ctime_ns % 1_000_000 == 0;
+    match now.saturating_sub(changed) {
+        YOUNG_NS.. => Age::Old,
+        FRESH_NS.. if !coarse => Age::Young,
+        _ => Age::Fresh,
+    }
 }
 
 /// The name of a file's copy.
@@ -377,8 +428,13 @@ mod tests {
 
     fn copy(folder: &OwnedFd, file: &File) -> Result<Copied, i32> {
         let stat = file::stat(file.as_raw_fd()).unwrap();
-        let files = Files::new(folder.as_raw_fd());
-        files.copy(file.as_raw_fd(), &stat, 0, stat.identity.size)
+        let mut files = Files::new(folder.as_raw_fd());
+        let part = Part {
+            offset: 0,
+            len: stat.identity.size,
+            image: Image::No,
+        };
+        files.copy(file.as_raw_fd(), &stat, part)
     }
 
     fn contents(fd: &OwnedFd) -> Vec<u8> {
@@ -428,6 +484,18 @@ mod tests {
         assert_ne!(before.name, after.name);
         assert!(clew_recording::maps::is_name(after.name.as_bytes()));
         assert_eq!((all.count("pool"), all.count("one/files")), (0, 2));
+        // Parts of an image come from one copy all the same.
+        let mut files = Files::new(one.as_raw_fd());
+        let stat = file::stat(file.as_raw_fd()).unwrap();
+        let mut part = Part {
+            offset: 0,
+            len: 6,
+            image: Image::First,
+        };
+        let first = files.own_copy(file.as_raw_fd(), &stat, part).unwrap();
+        part.image = Image::More;
+        let more = files.copy(file.as_raw_fd(), &stat, part).unwrap();
+        assert_eq!(first.name, more.name);
         // The guest's position is its own.
         assert_eq!(file.stream_position().unwrap(), 6);
     }
@@ -459,10 +527,13 @@ mod tests {
         std::os::unix::fs::FileExt::write_at(&file, b"here", 500 << 20).unwrap();
         let file = File::open(&path).unwrap();
         let stat = file::stat(file.as_raw_fd()).unwrap();
-        let files = Files::new(one.as_raw_fd());
-        let copied = files
-            .copy(file.as_raw_fd(), &stat, 400 << 20, 200 << 20)
-            .unwrap();
+        let mut files = Files::new(one.as_raw_fd());
+        let part = Part {
+            offset: 400 << 20,
+            len: 200 << 20,
+            image: Image::No,
+        };
+        let copied = files.copy(file.as_raw_fd(), &stat, part).unwrap();
         let copied = File::from(copied.fd);
         let meta = copied.metadata().unwrap();
         assert_eq!(meta.len(), 1 << 30);
