@@ -14,6 +14,7 @@ use clew_recording::maps::{self, Change, Discard, Object, Source};
 use super::Memory;
 use super::host::{self, MAP_FIXED_NOREPLACE, real_prot};
 use super::mapping::{Backing, Mapping, PAGE};
+use super::originals::Copies;
 use super::{file, objects};
 use crate::guest::access;
 use crate::layout;
@@ -186,7 +187,10 @@ impl Memory {
             }
         }
         if let Backing::File { file, .. } = mapping.backing {
-            let copied = matches!(source, Source::Copy { .. });
+            let copied = match source {
+                Source::Copy { .. } => Copies::Whole,
+                _ => Copies::No,
+            };
             self.originals.remember(file, path, copied);
         }
         if mapping.backing == Backing::Stack {

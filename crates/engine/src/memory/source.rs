@@ -25,6 +25,7 @@ use clew_recording::maps::{Change, Object, Source};
 use super::Memory;
 use super::file::{self, FileStat};
 use super::mapping::{Backing, Mapping};
+use super::originals::Copies;
 use crate::record::files::{Image, Part};
 use crate::syscall;
 
@@ -118,7 +119,12 @@ impl Memory {
         let prepared = if frozen {
             match log.files.copy(fd, stat, part) {
                 Ok(copied) => {
-                    self.originals.remember(stat.identity, &path, true);
+                    let copies = if copied.whole {
+                        Copies::Whole
+                    } else {
+                        Copies::Part
+                    };
+                    self.originals.remember(stat.identity, &path, copies);
                     Prepared {
                         copy: Some(copied.fd),
                         source: Source::Copy {
@@ -133,7 +139,7 @@ impl Memory {
                     let why = std::io::Error::from_raw_os_error(errno);
                     let note = format!("{text} can't be copied ({why}): contents are in the log");
                     self.log_note(note, false);
-                    self.originals.remember(stat.identity, &path, false);
+                    self.originals.remember(stat.identity, &path, Copies::No);
                     let mapped = offset.min(size)..offset.saturating_add(len).min(size);
                     Prepared {
                         copy: None,
@@ -160,7 +166,7 @@ impl Memory {
             }
             let (dev, ino) = (stat.identity.dev, stat.identity.ino);
             log.sizes.insert((dev, ino), size);
-            self.originals.remember(stat.identity, &path, false);
+            self.originals.remember(stat.identity, &path, Copies::No);
             let note = format!(
                 "{text} is mapped shared: what programs outside the recording write to it isn't seen"
             );
@@ -193,6 +199,31 @@ impl Memory {
                 self.log_contents(start..end);
             }
         }
+    }
+
+    /// Can a mapping be made longer? Not if it shows a copy that has nothing more.
+    pub(super) fn may_grow(&self, m: &Mapping) -> bool {
+        match m.backing {
+            Backing::File { file, .. } => !self.originals.is_part(&file),
+            _ => true,
+        }
+    }
+
+    /// `new`, which mremap has made, shows more of a file than was written down before.
+    pub(super) fn log_grown(&mut self, new: Range<u64>) {
+        let (Some(log), Some(m)) = (&self.log, self.map.get(new.start)) else {
+            return;
+        };
+        let Backing::File { file, offset, .. } = m.backing else {
+            return;
+        };
+        if self.originals.is_copied(&file) {
+            return;
+        }
+        let known = log.sizes.get(&(file.dev, file.ino)).filter(|_| m.shared);
+        let there = known.unwrap_or(&file.size).saturating_sub(offset);
+        let end = new.end.min(m.start.saturating_add(there));
+        self.log_contents(new.start..end);
     }
 
     /// The guest's own call wrote `len` bytes to the file that `fd` has open: at `offset`, or up to

@@ -70,6 +70,8 @@ pub enum Image {
 pub struct Copied {
     pub fd: OwnedFd,
     pub name: String,
+    /// All of the file is in it.
+    pub whole: bool,
 }
 
 /// Makes the folder of copies in a recording's folder, and where wanted the pool beside it; a
@@ -168,10 +170,12 @@ impl Files {
         let name = format!("{}-{}", name_of(stat), unique());
         let temporary = Temporary::new(self.folder, stat.identity.size)?;
         let to = temporary.fd.as_raw_fd();
+        let mut whole = true;
         if !clone(fd, to) {
             let size = stat.identity.size;
             let mut wanted = 0..size;
             if is_large(stat, part) {
+                whole = false;
                 wanted = part.offset.min(size)..part.offset.saturating_add(part.len).min(size);
             }
             copy_part(fd, to, wanted, size)?;
@@ -180,7 +184,7 @@ impl Files {
         if part.image != Image::No {
             self.last = Some((*stat, name.clone()));
         }
-        self.open(&name)
+        self.open(&name).map(|copied| Copied { whole, ..copied })
     }
 
     fn open(&self, name: &str) -> Result<Copied, i32> {
@@ -189,6 +193,7 @@ impl Files {
         Ok(Copied {
             fd,
             name: name.to_owned(),
+            whole: true,
         })
     }
 
