@@ -118,6 +118,17 @@ pub enum Discard {
     Shared,
 }
 
+/// What a forked child finds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFork {
+    #[default]
+    Copied,
+    /// Zeroes (MADV_WIPEONFORK).
+    Wiped,
+    /// Nothing (MADV_DONTFORK).
+    Dropped,
+}
+
 /// One change of the guest's mappings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -152,6 +163,11 @@ pub enum Change {
         pages: Pages,
         kind: Discard,
     },
+    /// What will be of it in a forked child; the child's own changes tell what became of it.
+    OnFork {
+        pages: Pages,
+        what: OnFork,
+    },
     /// The program break is now here.
     Break(u64),
     /// The main stack can be accessed from here up to its end.
@@ -173,6 +189,7 @@ mod kind {
     pub const BREAK: u8 = 7;
     pub const STACK: u8 = 8;
     pub const RESIZE: u8 = 9;
+    pub const ON_FORK: u8 = 10;
 }
 
 impl Change {
@@ -229,6 +246,11 @@ impl Change {
                 out.byte(kind::DISCARD);
                 put_pages(pages, out);
                 out.byte(matches!(kind, Discard::Shared) as u8);
+            }
+            Change::OnFork { pages, what } => {
+                out.byte(kind::ON_FORK);
+                put_pages(pages, out);
+                out.byte(*what as u8);
             }
             Change::Break(addr) => {
                 out.byte(kind::BREAK);
@@ -305,6 +327,15 @@ fn take(input: &mut Reader) -> Result<Change, Malformed> {
                 Discard::Shared
             } else {
                 Discard::Private
+            },
+        },
+        kind::ON_FORK => Change::OnFork {
+            pages: take_pages(input)?,
+            what: match input.byte()? {
+                0 => OnFork::Copied,
+                1 => OnFork::Wiped,
+                2 => OnFork::Dropped,
+                _ => return Err(Malformed),
             },
         },
         kind::BREAK => Change::Break(input.number()?),
@@ -547,3 +578,6 @@ fn name(bytes: &[u8]) -> Result<String, Malformed> {
     }
     String::from_utf8(bytes.to_vec()).map_err(|_| Malformed)
 }
+
+#[cfg(test)]
+mod tests;

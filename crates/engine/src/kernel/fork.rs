@@ -109,6 +109,7 @@ fn make_copy(ex: &mut Executor, request: Request) -> Outcome {
     }
     let stream = ex.record_before_fork();
     ex.before_fork();
+    ex.memory.before_fork();
     let flags = kernel_flags(request.flags);
     // SAFETY: without CLONE_VM and without a stack this is a fork; both sides return from it.
     let pid = unsafe { syscall!(libc::SYS_clone, flags, 0, request.parent_tid) };
@@ -118,6 +119,7 @@ fn make_copy(ex: &mut Executor, request: Request) -> Outcome {
         ex.kernel.own.in_vfork = false;
         ex.after_fork_child();
         ex.record_as_child(stream);
+        ex.memory.after_fork_child();
         become_child(ex, &request);
         return Outcome::Return(0);
     }

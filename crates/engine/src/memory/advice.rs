@@ -50,7 +50,20 @@ impl Memory {
             _ => return answer,
         };
         if answer.is_ok() && addr.is_multiple_of(PAGE) {
-            self.map.update(addr..end, |m| m.on_fork = on_fork);
+            let parts: Vec<Mapping> = self
+                .map
+                .overlapping(addr..end)
+                .map(|m| m.slice(addr, end))
+                .filter(|m| m.on_fork != on_fork)
+                .collect();
+            for m in parts {
+                let part = m.start..m.end;
+                self.map.update(part.clone(), |m| m.on_fork = on_fork);
+                self.logged(|| Change::OnFork {
+                    pages: pages(&part),
+                    what: on_fork,
+                });
+            }
         }
         answer
     }
@@ -112,9 +125,9 @@ impl Memory {
                     });
                 }
                 Err(errno) => {
-                    // A part of it may have been done.
-                    if m.prot != libc::PROT_NONE {
-                        self.log_contents(part);
+                    // A part of it may have been done, where it really is several mappings.
+                    if plain {
+                        self.log_contents(accessible(&m));
                     }
                     return Err(errno.into());
                 }
@@ -128,13 +141,11 @@ impl Memory {
 
     /// A private mapping was thrown back to its file, of which a replay has no copy.
     fn log_original(&mut self, m: &Mapping) {
-        if let Backing::File { file, offset, .. } = m.backing
+        if let Backing::File { file, .. } = m.backing
             && !m.shared
             && !self.originals.is_copied(&file)
-            && m.prot != libc::PROT_NONE
         {
-            let end = file.size.saturating_sub(offset).min(m.len());
-            self.log_contents(m.start..m.start + end);
+            self.log_contents(accessible(m));
         }
     }
 
@@ -160,4 +171,13 @@ impl Memory {
             }
         }
     }
+}
+
+/// The part of a mapping that its file has something for.
+fn accessible(m: &Mapping) -> Range<u64> {
+    let len = match m.backing {
+        Backing::File { file, offset, .. } => file.size.saturating_sub(offset).min(m.len()),
+        _ => m.len(),
+    };
+    m.start..m.start + len
 }

@@ -14,6 +14,7 @@ use clew_recording::maps::{self, Change, Discard, Object, Source};
 use super::Memory;
 use super::host::{self, MAP_FIXED_NOREPLACE, real_prot};
 use super::mapping::{Backing, Mapping, PAGE};
+use super::originals::Copies;
 use super::{file, objects};
 use crate::guest::access;
 use crate::layout;
@@ -92,6 +93,11 @@ impl Memory {
                 self.before_discard(range.clone());
                 let len = range.end - range.start;
                 refused("madvise", host::madvise(range.start, len, advice))?;
+                Ok(())
+            }
+            Change::OnFork { pages, what } => {
+                let range = guest(pages)?;
+                self.map.update(range, |m| m.on_fork = *what);
                 Ok(())
             }
             &Change::Break(end) => {
@@ -181,7 +187,10 @@ impl Memory {
             }
         }
         if let Backing::File { file, .. } = mapping.backing {
-            let copied = matches!(source, Source::Copy { .. });
+            let copied = match source {
+                Source::Copy { .. } => Copies::Whole,
+                _ => Copies::No,
+            };
             self.originals.remember(file, path, copied);
         }
         if mapping.backing == Backing::Stack {
@@ -216,14 +225,9 @@ impl Memory {
                 return Err(ApplyError::NotMapped(end..new + new_len));
             }
             let last = end - PAGE;
-            let views = self.objects.moved(last, PAGE, last, new + new_len - last);
-            refused(
-                "mremap",
-                host::mremap(last, PAGE, new + new_len - last, 0, 0),
-            )?;
-            if !views.is_empty() {
-                self.objects.add_all(views);
-            }
+            let len = new + new_len - last;
+            refused("mremap", host::mremap(last, PAGE, len, 0, 0))?;
+            self.objects.relocate(last, PAGE, last, len, false);
             let mut grown = whole.slice(old, whole.end);
             grown.end = new + new_len;
             self.map.insert(grown);
@@ -246,20 +250,16 @@ impl Memory {
             // The part that mremap leaves behind.
             refused("munmap", host::munmap(old + moved..end))?;
         }
-        let views = if self.objects.is_empty() {
-            Vec::new()
-        } else {
-            self.objects.moved(old, moved, new, new_len)
-        };
         let flags = libc::MREMAP_MAYMOVE
             | libc::MREMAP_FIXED
             | if keep { super::mremap::DONTUNMAP } else { 0 };
         let answer = move_pieces(old, moved, new, new_len, flags);
         refused("mremap", answer.map(|()| 0))?;
-        // Before the old place is forgotten, or the object would be given up.
-        self.objects.cut(new..new + new_len);
-        self.objects.add_all(views);
+        // Forgetting the old place must not give up an object that is on its way to the new one.
+        let mut objects = std::mem::take(&mut self.objects);
         self.after_move(&whole, old, old_len, new, new_len, keep);
+        objects.relocate(old, old_len, new, new_len, keep);
+        self.objects = objects;
         Ok(())
     }
 

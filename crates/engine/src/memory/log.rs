@@ -11,7 +11,9 @@ use rustc_hash::FxHashMap;
 
 use super::Memory;
 use super::file::FileIdentity;
-use super::mapping::{Backing, Mapping};
+use super::host;
+use super::mapping::{Backing, Mapping, page_down, page_up};
+use crate::guest::access::{self, Fault};
 use crate::record::files::Files;
 
 /// All that happened to mappings since it was last asked for.
@@ -20,7 +22,7 @@ pub struct Changes {
     /// In order.
     pub changes: Vec<Change>,
     /// Memory whose contents are to be written down as well, after the changes: nothing else tells
-    /// them to a replay. All of it can be read.
+    /// them to a replay. To be read by [`Memory::peek`].
     pub contents: Vec<Range<u64>>,
     pub notes: Vec<Note>,
 }
@@ -118,6 +120,28 @@ impl Memory {
             log.any = true;
             log.pending.contents.push(range);
         }
+    }
+
+    /// Reads guest memory for the log, whatever the guest's own rights are there.
+    pub fn peek(&self, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
+        let end = addr.checked_add(buf.len() as u64).ok_or(Fault)?;
+        if self.map.covered_to(addr..end) < end {
+            return Err(Fault);
+        }
+        let closed: Vec<Mapping> = self
+            .map
+            .overlapping(addr..end)
+            .filter(|m| m.prot == libc::PROT_NONE)
+            .map(|m| m.slice(page_down(addr), page_up(end).unwrap_or(end)))
+            .collect();
+        for m in &closed {
+            host::mprotect(m.start..m.end, libc::PROT_READ).map_err(|_| Fault)?;
+        }
+        let read = access::read_bytes(addr, buf);
+        for m in &closed {
+            host::mprotect(m.start..m.end, libc::PROT_NONE).map_err(|_| Fault)?;
+        }
+        read
     }
 
     /// Says `text` once.

@@ -3,6 +3,8 @@
 //! The real mapping behind it differs in its protection only: it is never executable, and pages
 //! with translated code are kept from being written (see [`super::code`]).
 
+pub use clew_recording::maps::OnFork;
+
 use super::file::FileIdentity;
 
 pub const PAGE: u64 = 4096;
@@ -50,17 +52,6 @@ pub struct Mapping {
     pub was_writable: bool,
     pub on_fork: OnFork,
     pub backing: Backing,
-}
-
-/// What a forked child finds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnFork {
-    #[default]
-    Copied,
-    /// Zeroes (MADV_WIPEONFORK).
-    Wiped,
-    /// Nothing (MADV_DONTFORK).
-    Dropped,
 }
 
 impl Mapping {

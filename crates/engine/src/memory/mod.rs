@@ -12,8 +12,8 @@
 //! - [`code`]: write protection of translated mutable code; which translations became stale
 //! - [`query`]: find, fetch
 //! - [`render`]: the text of `/proc/self/maps`
-//! - [`checksum`]: of all that is the guest's own
 //! - [`log`], `source`, `originals`: for a recording: changes, and copies of mapped files
+//! - [`checksum`]: one number for what the guest has written
 //! - [`apply`], [`objects`]: for a replay: recorded changes made again
 //! - [`host`]: the real calls
 
@@ -35,6 +35,8 @@ pub mod ops;
 mod originals;
 pub mod query;
 pub mod render;
+#[cfg(test)]
+mod replay_tests;
 pub mod shm;
 mod source;
 pub mod stack;

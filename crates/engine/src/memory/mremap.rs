@@ -61,6 +61,9 @@ impl Memory {
         if old_end > whole.end {
             return Err(libc::EFAULT.into());
         }
+        if (old_len == 0 || new_len > old_len) && !self.may_grow(&whole) {
+            return Err(libc::ENOMEM.into());
+        }
         // Our write protection cuts the real mapping to pieces, which can't be moved as one.
         self.unprotect_for_kernel(old, old_len);
 
@@ -133,6 +136,7 @@ impl Memory {
                     new_len,
                     keep: false,
                 });
+                self.log_grown(old + old_len..end);
                 Ok(true)
             }
             Err(libc::ENOMEM) => Ok(false),
@@ -159,6 +163,9 @@ impl Memory {
             new_len,
             keep,
         });
+        if old_len < new_len {
+            self.log_grown(new + old_len..new + new_len);
+        }
         Ok(new)
     }
 

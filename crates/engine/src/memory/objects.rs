@@ -78,18 +78,45 @@ impl Objects {
 
     /// Takes views out of `range`; an object without any is given up.
     pub(super) fn cut(&mut self, range: Range<u64>) {
+        if !self.views.is_empty() {
+            self.take(range);
+            self.give_up();
+        }
+    }
+
+    /// Views of `old..old + old_len` are now at `new` (also, with `keep`), and the last one is longer
+    /// or shorter.
+    pub(super) fn relocate(&mut self, old: u64, old_len: u64, new: u64, new_len: u64, keep: bool) {
         if self.views.is_empty() {
             return;
         }
-        let gone = self.inside(range.clone());
-        let before = self.views.range(..range.start).next_back();
-        let first = before.filter(|(_, v)| v.end > range.start).map(|(&s, _)| s);
-        let mut starts: Vec<u64> = first.into_iter().collect();
-        starts.extend(self.views.range(range.clone()).map(|(&s, _)| s));
-        for start in starts {
-            let Some(view) = self.views.remove(&start) else {
-                continue;
+        // Without a length it is a second mapping of what is at `old`.
+        let from = old..old + if old_len == 0 { PAGE } else { old_len };
+        let mut views = self.inside(&from);
+        if !keep && old_len != 0 {
+            self.take(from.clone());
+        }
+        self.take(new..new + new_len);
+        for view in &mut views {
+            let last = view.end == from.end;
+            view.start = view.start - old + new;
+            view.end = if last {
+                new + new_len
+            } else {
+                (view.end - old + new).min(new + new_len)
             };
+            if view.start < view.end {
+                self.views.insert(view.start, *view);
+            }
+        }
+        self.give_up();
+    }
+
+    fn take(&mut self, range: Range<u64>) {
+        let overlaps = |v: &&View| v.start < range.end && range.start < v.end;
+        let gone: Vec<View> = self.views.values().filter(overlaps).copied().collect();
+        for view in gone {
+            self.views.remove(&view.start);
             if view.start < range.start {
                 let left = view.slice(view.start, range.start);
                 self.views.insert(left.start, left);
@@ -99,49 +126,23 @@ impl Objects {
                 self.views.insert(right.start, right);
             }
         }
-        for view in gone {
-            if !self.views.values().any(|v| v.object == view.object) {
-                self.files.remove(&view.object);
-            }
-        }
+    }
+
+    /// Objects without a view are gone: whoever maps them again brings the contents.
+    fn give_up(&mut self) {
+        let views = &self.views;
+        self.files
+            .retain(|object, _| views.values().any(|v| v.object == *object));
     }
 
     /// The parts of views inside `range`.
-    fn inside(&self, range: Range<u64>) -> Vec<View> {
-        let overlapping = |v: &&View| v.start < range.end && range.start < v.end;
+    fn inside(&self, range: &Range<u64>) -> Vec<View> {
+        let overlaps = |v: &&View| v.start < range.end && range.start < v.end;
         self.views
             .values()
-            .filter(overlapping)
+            .filter(overlaps)
             .map(|v| v.slice(v.start.max(range.start), v.end.min(range.end)))
             .collect()
-    }
-
-    /// `old..old + old_len` is about to be mapped at `new`; the last view there grows along.
-    pub(super) fn moved(&mut self, old: u64, old_len: u64, new: u64, new_len: u64) -> Vec<View> {
-        // Without a length it is a second mapping of what is at `old`.
-        let from = old..old + old_len.max(PAGE);
-        let mut views = self.inside(from.clone());
-        for view in &mut views {
-            let last = view.end == from.end;
-            view.start = view.start - old + new;
-            view.end = if last {
-                new + new_len
-            } else {
-                view.end - old + new
-            };
-        }
-        views
-    }
-
-    pub(super) fn add_all(&mut self, views: Vec<View>) {
-        for view in views {
-            self.views.insert(view.start, view);
-        }
-    }
-
-    /// Keeps an object's file from being given up while its mappings change.
-    pub(super) fn is_empty(&self) -> bool {
-        self.views.is_empty()
     }
 }
 

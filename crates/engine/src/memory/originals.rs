@@ -16,12 +16,20 @@ pub(super) struct Originals {
 struct Original {
     /// As it was when the file was mapped.
     path: Vec<u8>,
-    /// Mappings of it show a copy that nobody changes.
-    copied: bool,
+    copied: Copies,
+}
+
+/// Whether mappings of a file show a copy that nobody changes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Copies {
+    No,
+    /// One that has but the mapped part of the file.
+    Part,
+    Whole,
 }
 
 impl Originals {
-    pub(super) fn remember(&mut self, file: FileIdentity, path: &[u8], copied: bool) {
+    pub(super) fn remember(&mut self, file: FileIdentity, path: &[u8], copied: Copies) {
         let original = Original {
             path: path.to_vec(),
             copied,
@@ -31,7 +39,14 @@ impl Originals {
 
     /// Do mappings of the file show a copy?
     pub(super) fn is_copied(&self, file: &FileIdentity) -> bool {
-        self.files.get(file).is_some_and(|o| o.copied)
+        self.files.get(file).is_some_and(|o| o.copied != Copies::No)
+    }
+
+    /// Do they show one that has nothing but what is mapped?
+    pub(super) fn is_part(&self, file: &FileIdentity) -> bool {
+        self.files
+            .get(file)
+            .is_some_and(|o| o.copied == Copies::Part)
     }
 
     pub(super) fn path(&self, file: &FileIdentity) -> Option<&[u8]> {
@@ -40,7 +55,7 @@ impl Originals {
 
     /// The path that `/proc/self/maps` would have for a copied file.
     pub(super) fn shown_path(&self, file: &FileIdentity) -> Option<Vec<u8>> {
-        let original = self.files.get(file).filter(|o| o.copied)?;
+        let original = self.files.get(file).filter(|o| o.copied != Copies::No)?;
         let mut path = original.path.clone();
         let there = Path::new(std::ffi::OsStr::from_bytes(&path))
             .symlink_metadata()

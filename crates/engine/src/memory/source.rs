@@ -25,6 +25,9 @@ use clew_recording::maps::{Change, Object, Source};
 use super::Memory;
 use super::file::{self, FileStat};
 use super::mapping::{Backing, Mapping};
+use super::originals::Copies;
+use crate::record::files::{Image, Part};
+use crate::syscall;
 
 /// Contents up to this size go into the log rather than into a file.
 const SMALL: u64 = 1 << 20;
@@ -67,6 +70,13 @@ impl Memory {
         offset: u64,
         len: u64,
     ) -> Option<Prepared> {
+        self.log.as_ref()?;
+        let image = match stat {
+            Some(stat) if self.images.iter().any(|i| i.file == stat.identity) => Image::More,
+            Some(stat) if !shared && stat.is_regular() && file::is_image(fd) => Image::First,
+            _ => Image::No,
+        };
+        let part = Part { offset, len, image };
         let log = self.log.as_mut()?;
         let Some(stat) = stat.filter(|stat| !stat.is_dev_zero()) else {
             return Some(Prepared::plain(if shared {
@@ -90,7 +100,10 @@ impl Memory {
             Ok(flags) => flags,
             Err(_) => return Some(Prepared::plain(original)),
         };
-        let path = crate::kernel::procfs::descriptor_path(fd);
+        let path = match self.originals.path(&stat.identity) {
+            Some(path) => path.to_vec(),
+            None => crate::kernel::procfs::descriptor_path(fd),
+        };
         let text = String::from_utf8_lossy(&path).into_owned();
         if !stat.is_regular() {
             let note = format!("a mapping of {text} isn't recorded: it isn't a file");
@@ -104,9 +117,14 @@ impl Memory {
         }
         let frozen = !shared || (flags & 3 == libc::O_RDONLY && is_settled(stat));
         let prepared = if frozen {
-            match log.files.copy(fd, stat, offset, len) {
+            match log.files.copy(fd, stat, part) {
                 Ok(copied) => {
-                    self.originals.remember(stat.identity, &path, true);
+                    let copies = if copied.whole {
+                        Copies::Whole
+                    } else {
+                        Copies::Part
+                    };
+                    self.originals.remember(stat.identity, &path, copies);
                     Prepared {
                         copy: Some(copied.fd),
                         source: Source::Copy {
@@ -121,30 +139,34 @@ impl Memory {
                     let why = std::io::Error::from_raw_os_error(errno);
                     let note = format!("{text} can't be copied ({why}): contents are in the log");
                     self.log_note(note, false);
-                    self.originals.remember(stat.identity, &path, false);
-                    let part = offset.min(size)..offset.saturating_add(len).min(size);
+                    self.originals.remember(stat.identity, &path, Copies::No);
+                    let mapped = offset.min(size)..offset.saturating_add(len).min(size);
                     Prepared {
                         copy: None,
                         source: original,
                         path,
-                        contents: file::guest_extents(fd, part),
+                        contents: file::guest_extents(fd, mapped),
                     }
                 }
             }
         } else {
-            let part = offset.min(size)..offset.saturating_add(len).min(size);
-            let mut contents = file::guest_extents(fd, part);
+            let mapped = offset.min(size)..offset.saturating_add(len).min(size);
+            let mut contents = file::guest_extents(fd, mapped);
+            let part = Part {
+                image: Image::No,
+                ..part
+            };
             let total: u64 = contents.iter().map(|e| e.end - e.start).sum();
             let mut copy = None;
             if total > SMALL
-                && let Ok(copied) = log.files.own_copy(fd, stat, offset, len)
+                && let Ok(copied) = log.files.own_copy(fd, stat, part)
             {
                 copy = Some(copied.name);
                 contents.clear();
             }
             let (dev, ino) = (stat.identity.dev, stat.identity.ino);
             log.sizes.insert((dev, ino), size);
-            self.originals.remember(stat.identity, &path, false);
+            self.originals.remember(stat.identity, &path, Copies::No);
             let note = format!(
                 "{text} is mapped shared: what programs outside the recording write to it isn't seen"
             );
@@ -175,6 +197,47 @@ impl Memory {
             let end = mapping.start + (extent.end - offset).min(mapping.len());
             if start < end {
                 self.log_contents(start..end);
+            }
+        }
+    }
+
+    /// Can a mapping be made longer? Not if it shows a copy that has nothing more.
+    pub(super) fn may_grow(&self, m: &Mapping) -> bool {
+        match m.backing {
+            Backing::File { file, .. } => !self.originals.is_part(&file),
+            _ => true,
+        }
+    }
+
+    /// `new`, which mremap has made, shows more of a file than was written down before.
+    pub(super) fn log_grown(&mut self, new: Range<u64>) {
+        let (Some(log), Some(m)) = (&self.log, self.map.get(new.start)) else {
+            return;
+        };
+        let Backing::File { file, offset, .. } = m.backing else {
+            return;
+        };
+        if self.originals.is_copied(&file) {
+            return;
+        }
+        let known = log.sizes.get(&(file.dev, file.ino)).filter(|_| m.shared);
+        let there = known.unwrap_or(&file.size).saturating_sub(offset);
+        let end = new.end.min(m.start.saturating_add(there));
+        self.log_contents(new.start..end);
+    }
+
+    /// The guest's own call wrote `len` bytes to the file that `fd` has open: at `offset`, or up to
+    /// the file's position. Where the file is mapped shared, contents and size are written down.
+    #[inline]
+    pub fn file_written(&mut self, fd: i32, offset: Option<u64>, len: u64) {
+        if self.log.as_ref().is_some_and(|log| !log.sizes.is_empty()) {
+            let offset = offset.unwrap_or_else(|| {
+                // SAFETY: asks for the position; lseek touches no memory.
+                let end = unsafe { syscall!(libc::SYS_lseek, fd, 0, libc::SEEK_CUR) };
+                (end.max(0) as u64).saturating_sub(len)
+            });
+            for range in self.shared_ranges_of(fd, offset, len) {
+                self.log_contents(range);
             }
         }
     }
@@ -212,7 +275,7 @@ impl Memory {
             any = true;
             let start = wanted.start.max(offset);
             let end = wanted.end.min(offset.saturating_add(m.len()));
-            if start < end && m.prot != libc::PROT_NONE {
+            if start < end {
                 ranges.push(m.start + (start - offset)..m.start + (end - offset));
             }
         }

@@ -7,7 +7,8 @@
 //! finds it with one open. Recordings beside each other share copies by hard links to a folder
 //! `pool`; one that has but one link left is nobody's any more. A file that was changed just now
 //! could be changed again within the same tick of the file system's clock: its copy gets a name of
-//! its own and is never found again.
+//! its own and is never found again. One that was changed a moment ago is shared within the
+//! recording only.
 //!
 //! The folder is reached by a descriptor, since the guest may leave its root.
 
@@ -29,8 +30,10 @@ pub const FOLDER: &str = "files";
 pub const POOL: &str = "pool";
 const POOL_FROM_FOLDER: &std::ffi::CStr = c"../../pool";
 
-/// Changed so lately that it may change again without its times telling.
-const RACY_NS: i128 = 2_000_000_000;
+/// Changed so lately that it may change again without its times telling: where times are fine, and
+/// where they aren't.
+const FRESH_NS: i64 = 20_000_000;
+const YOUNG_NS: i64 = 2_000_000_000;
 /// Larger files are copied in parts, unless the file system shares their blocks.
 const LARGE: u64 = 256 << 20;
 const FICLONE: u64 = 0x4004_9409;
@@ -39,6 +42,27 @@ const FICLONE: u64 = 0x4004_9409;
 #[derive(Debug)]
 pub struct Files {
     folder: i32,
+    /// The last copy with a name of its own.
+    last: Option<(FileStat, String)>,
+}
+
+/// What a mapping shows of a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    pub offset: u64,
+    pub len: u64,
+    /// It is an image's, whose other parts will be mapped too.
+    pub image: Image,
+}
+
+/// Is the mapping part of an image?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Image {
+    No,
+    /// Its first.
+    First,
+    /// Another; all parts come from one copy.
+    More,
 }
 
 /// A copy, open for reading.
@@ -46,6 +70,8 @@ pub struct Files {
 pub struct Copied {
     pub fd: OwnedFd,
     pub name: String,
+    /// All of the file is in it.
+    pub whole: bool,
 }
 
 /// Makes the folder of copies in a recording's folder, and where wanted the pool beside it; a
@@ -92,82 +118,73 @@ pub fn sweep(pool: &Path) -> io::Result<u64> {
 impl Files {
     /// Copies go to the folder that `folder`, a descriptor, has open.
     pub fn new(folder: i32) -> Files {
-        Files { folder }
+        Files { folder, last: None }
     }
 
     pub fn set_folder(&mut self, folder: i32) {
         self.folder = folder;
     }
 
-    /// A copy of the file for a mapping of `len` bytes from `offset`. The error is an errno; the
-    /// caller does without.
-    pub fn copy(&self, fd: i32, stat: &FileStat, offset: u64, len: u64) -> Result<Copied, i32> {
-        if is_racy(stat) {
-            return self.own_copy(fd, stat, offset, len);
+    /// A copy of the file for a mapping. The error is an errno; the caller does without.
+    pub fn copy(&mut self, fd: i32, stat: &FileStat, part: Part) -> Result<Copied, i32> {
+        if part.image == Image::More
+            && let Some((last, name)) = &self.last
+            && (last.identity, last.ctime_ns) == (stat.identity, stat.ctime_ns)
+        {
+            return self.open(name);
+        }
+        let age = age(stat);
+        if age == Age::Fresh {
+            return self.own_copy(fd, stat, part);
         }
         let name = name_of(stat);
         match self.open(&name) {
             Err(libc::ENOENT) => {}
             found => return found,
         }
-        match self.pool() {
-            Ok(pool) => match link(pool.as_raw_fd(), &name, self.folder, &name) {
-                Ok(()) | Err(libc::EEXIST) => return self.open(&name),
-                Err(libc::ENOENT) => {
-                    if !self.make(pool.as_raw_fd(), &name, fd, stat)? {
-                        return self.own_copy(fd, stat, offset, len);
-                    }
-                    match link(pool.as_raw_fd(), &name, self.folder, &name) {
-                        Ok(()) | Err(libc::EEXIST) => return self.open(&name),
-                        Err(_) => {}
-                    }
+        if age == Age::Old
+            && let Ok(pool) = self.pool()
+        {
+            let pool = pool.as_raw_fd();
+            let mut linked = link(pool, &name, self.folder, &name);
+            if linked == Err(libc::ENOENT) {
+                if !make(pool, &name, fd, stat, part)? {
+                    return self.own_copy(fd, stat, part);
                 }
-                // So many recordings have it already that it can't have another name.
-                Err(_) => {}
-            },
-            Err(_) => {}
+                linked = link(pool, &name, self.folder, &name);
+            }
+            // Otherwise so many recordings have it that it can't have another name.
+            if matches!(linked, Ok(()) | Err(libc::EEXIST)) {
+                return self.open(&name);
+            }
         }
-        if !self.make(self.folder, &name, fd, stat)? {
-            return self.own_copy(fd, stat, offset, len);
+        if !make(self.folder, &name, fd, stat, part)? {
+            return self.own_copy(fd, stat, part);
         }
         self.open(&name)
     }
 
-    /// A copy for this one use: what the file has now from `offset` on, all of it if it isn't
-    /// large. Its length is the file's.
-    pub fn own_copy(&self, fd: i32, stat: &FileStat, offset: u64, len: u64) -> Result<Copied, i32> {
+    /// A copy for this one use: what the file has now, or the part of it if it is large. Its length
+    /// is the file's.
+    pub fn own_copy(&mut self, fd: i32, stat: &FileStat, part: Part) -> Result<Copied, i32> {
         let name = format!("{}-{}", name_of(stat), unique());
         let temporary = Temporary::new(self.folder, stat.identity.size)?;
         let to = temporary.fd.as_raw_fd();
+        let mut whole = true;
         if !clone(fd, to) {
             let size = stat.identity.size;
-            let mut part = 0..size;
-            if size > LARGE {
-                part = offset.min(size)..offset.saturating_add(len).min(size);
+            let mut wanted = 0..size;
+            if is_large(stat, part) {
+                whole = false;
+                wanted = part.offset.min(size)..part.offset.saturating_add(part.len).min(size);
             }
-            copy_part(fd, to, part, size)?;
+            copy_part(fd, to, wanted, size)?;
         }
         temporary.rename(&name)?;
-        self.open(&name)
-    }
-
-    /// Makes the copy `name` in `folder`. False if the file can't be shared under that name: it is
-    /// large, or changed meanwhile.
-    fn make(&self, folder: i32, name: &str, fd: i32, stat: &FileStat) -> Result<bool, i32> {
-        let temporary = Temporary::new(folder, stat.identity.size)?;
-        let to = temporary.fd.as_raw_fd();
-        if !clone(fd, to) {
-            if stat.identity.size > LARGE {
-                return Ok(false);
-            }
-            copy_part(fd, to, 0..stat.identity.size, stat.identity.size)?;
+        if part.image != Image::No {
+            self.last = Some((*stat, name.clone()));
         }
-        let now = file::stat(fd)?;
-        if (now.identity, now.ctime_ns) != (stat.identity, stat.ctime_ns) {
-            return Ok(false);
-        }
-        temporary.rename(name)?;
-        Ok(true)
+        self.open(&name).map(|copied| Copied { whole, ..copied })
     }
 
     fn open(&self, name: &str) -> Result<Copied, i32> {
@@ -176,6 +193,7 @@ impl Files {
         Ok(Copied {
             fd,
             name: name.to_owned(),
+            whole: true,
         })
     }
 
@@ -194,6 +212,30 @@ impl Files {
         }
         Ok(pool)
     }
+}
+
+/// Makes the copy `name` in `folder`. False if the file can't be shared under that name: it is
+/// large, or changed meanwhile.
+fn make(folder: i32, name: &str, fd: i32, stat: &FileStat, part: Part) -> Result<bool, i32> {
+    let temporary = Temporary::new(folder, stat.identity.size)?;
+    let to = temporary.fd.as_raw_fd();
+    if !clone(fd, to) {
+        if is_large(stat, part) {
+            return Ok(false);
+        }
+        copy_part(fd, to, 0..stat.identity.size, stat.identity.size)?;
+    }
+    let now = file::stat(fd)?;
+    if (now.identity, now.ctime_ns) != (stat.identity, stat.ctime_ns) {
+        return Ok(false);
+    }
+    temporary.rename(name)?;
+    Ok(true)
+}
+
+/// Is only the part that is mapped to be copied?
+fn is_large(stat: &FileStat, part: Part) -> bool {
+    part.image == Image::No && stat.identity.size > LARGE
 }
 
 /// A file under construction, removed unless it is given its name.
@@ -267,16 +309,30 @@ fn copy_part(from: i32, to: i32, part: std::ops::Range<u64>, size: u64) -> Resul
     Ok(())
 }
 
-fn is_racy(stat: &FileStat) -> bool {
+/// How long a file was left alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Age {
+    Fresh,
+    Young,
+    Old,
+}
+
+fn age(stat: &FileStat) -> Age {
     let mut now = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
     // SAFETY: the kernel writes one timespec.
     unsafe { syscall!(libc::SYS_clock_gettime, libc::CLOCK_REALTIME, &raw mut now) };
-    let now = now.tv_sec as i128 * 1_000_000_000 + now.tv_nsec as i128;
-    let changed = stat.ctime_ns.max(stat.identity.mtime_ns.min(now as i64)) as i128;
-    now - changed < RACY_NS
+    let now = now.tv_sec * 1_000_000_000 + now.tv_nsec;
+    // A modification time in the future is somebody's wish, and says nothing.
+    let changed = stat.ctime_ns.max(stat.identity.mtime_ns.min(now));
+    let coarse = stat.ctime_ns % 1_000_000 == 0;
+    match now.saturating_sub(changed) {
+        YOUNG_NS.. => Age::Old,
+        FRESH_NS.. if !coarse => Age::Young,
+        _ => Age::Fresh,
+    }
 }
 
 /// The name of a file's copy.
@@ -337,5 +393,188 @@ fn answer(ret: i64) -> Result<i64, i32> {
         Err(-ret as i32)
     } else {
         Ok(ret)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::io::{Read, Seek, Write};
+    use std::path::PathBuf;
+
+    /// A folder of recordings, removed at the end.
+    struct Recordings(PathBuf);
+
+    impl Recordings {
+        fn new(name: &str) -> Recordings {
+            let path = std::env::temp_dir().join(format!("clew-{name}-{}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&path);
+            std::fs::create_dir_all(&path).unwrap();
+            Recordings(path)
+        }
+
+        fn recording(&self, name: &str, pool: bool) -> OwnedFd {
+            let path = self.0.join(name);
+            std::fs::create_dir_all(&path).unwrap();
+            prepare(&path, pool).unwrap()
+        }
+
+        fn count(&self, folder: &str) -> usize {
+            std::fs::read_dir(self.0.join(folder)).unwrap().count()
+        }
+    }
+
+    impl Drop for Recordings {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn copy(folder: &OwnedFd, file: &File) -> Result<Copied, i32> {
+        let stat = file::stat(file.as_raw_fd()).unwrap();
+        let mut files = Files::new(folder.as_raw_fd());
+        let part = Part {
+            offset: 0,
+            len: stat.identity.size,
+            image: Image::No,
+        };
+        files.copy(file.as_raw_fd(), &stat, part)
+    }
+
+    fn contents(fd: &OwnedFd) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut file = File::from(fd.try_clone().unwrap());
+        file.rewind().unwrap();
+        file.read_to_end(&mut bytes).unwrap();
+        bytes
+    }
+
+    /// A file that has been there for long.
+    const OLD: &str = "/bin/sh";
+
+    #[test]
+    fn recordings_share_a_copy_of_an_old_file() {
+        let all = Recordings::new("share");
+        let (one, two) = (all.recording("one", true), all.recording("two", true));
+        let file = File::open(OLD).unwrap();
+        let first = copy(&one, &file).unwrap();
+        let again = copy(&one, &file).unwrap();
+        let second = copy(&two, &file).unwrap();
+        assert_eq!(contents(&first.fd), std::fs::read(OLD).unwrap());
+        let inode = |fd: &OwnedFd| file::stat(fd.as_raw_fd()).unwrap().identity.ino;
+        assert_eq!(inode(&first.fd), inode(&again.fd));
+        assert_eq!(inode(&first.fd), inode(&second.fd));
+        assert_eq!(first.name, second.name);
+        assert!(clew_recording::maps::is_name(first.name.as_bytes()));
+        let mode = file::stat(first.fd.as_raw_fd()).unwrap().mode;
+        assert_eq!(mode & 0o777, 0o400);
+        assert_eq!((all.count("pool"), all.count("one/files")), (1, 1));
+        // Young ones stay even if nobody has them.
+        assert_eq!(sweep(&all.0.join(POOL)).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_young_file_gets_a_copy_for_each_time() {
+        let all = Recordings::new("young");
+        let one = all.recording("one", true);
+        let path = all.0.join("young");
+        std::fs::write(&path, "before").unwrap();
+        let mut file = File::options().read(true).write(true).open(&path).unwrap();
+        let before = copy(&one, &file).unwrap();
+        file.write_all(b"after!").unwrap();
+        let after = copy(&one, &file).unwrap();
+        assert_eq!(contents(&before.fd), b"before");
+        assert_eq!(contents(&after.fd), b"after!");
+        assert_ne!(before.name, after.name);
+        assert!(clew_recording::maps::is_name(after.name.as_bytes()));
+        assert_eq!((all.count("pool"), all.count("one/files")), (0, 2));
+        // Parts of an image come from one copy all the same.
+        let mut files = Files::new(one.as_raw_fd());
+        let stat = file::stat(file.as_raw_fd()).unwrap();
+        let mut part = Part {
+            offset: 0,
+            len: 6,
+            image: Image::First,
+        };
+        let first = files.own_copy(file.as_raw_fd(), &stat, part).unwrap();
+        part.image = Image::More;
+        let more = files.copy(file.as_raw_fd(), &stat, part).unwrap();
+        assert_eq!(first.name, more.name);
+        // The guest's position is its own.
+        assert_eq!(file.stream_position().unwrap(), 6);
+    }
+
+    #[test]
+    fn many_copy_the_same_at_once() {
+        let all = Recordings::new("many");
+        let one = all.recording("one", true);
+        let expected = std::fs::read(OLD).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let file = File::open(OLD).unwrap();
+                    let copied = copy(&one, &file).unwrap();
+                    assert!(contents(&copied.fd) == expected);
+                });
+            }
+        });
+        assert_eq!((all.count("pool"), all.count("one/files")), (1, 1));
+    }
+
+    #[test]
+    fn a_sparse_file_stays_sparse() {
+        let all = Recordings::new("sparse");
+        let one = all.recording("one", false);
+        let path = all.0.join("sparse");
+        let file = File::create_new(&path).unwrap();
+        file.set_len(1 << 30).unwrap();
+        std::os::unix::fs::FileExt::write_at(&file, b"here", 500 << 20).unwrap();
+        let file = File::open(&path).unwrap();
+        let stat = file::stat(file.as_raw_fd()).unwrap();
+        let mut files = Files::new(one.as_raw_fd());
+        let part = Part {
+            offset: 400 << 20,
+            len: 200 << 20,
+            image: Image::No,
+        };
+        let copied = files.copy(file.as_raw_fd(), &stat, part).unwrap();
+        let copied = File::from(copied.fd);
+        let meta = copied.metadata().unwrap();
+        assert_eq!(meta.len(), 1 << 30);
+        assert!(meta.blocks() < 10_000);
+        let mut bytes = [0; 4];
+        std::os::unix::fs::FileExt::read_at(&copied, &mut bytes, 500 << 20).unwrap();
+        assert_eq!(&bytes, b"here");
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_refused_and_leaves_nothing() {
+        let all = Recordings::new("refused");
+        let one = all.recording("one", false);
+        let file = File::open(OLD).unwrap();
+        // A limit on file sizes belongs to the process: try it in a child.
+        // SAFETY: the child makes system calls and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let limit = libc::rlimit {
+                rlim_cur: 4096,
+                rlim_max: 4096,
+            };
+            // SAFETY: sets a limit of the child's.
+            unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) };
+            let refused = matches!(copy(&one, &file), Err(libc::EFBIG));
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(if refused { 0 } else { 1 }) };
+        }
+        let mut status = -1;
+        // SAFETY: waits for the child made above.
+        unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert_eq!(status, 0);
+        assert_eq!(all.count("one/files"), 0);
+        let nowhere = OwnedFd::from(File::open("/dev/null").unwrap());
+        assert_eq!(copy(&nowhere, &file).unwrap_err(), libc::ENOTDIR);
+        let proc = OwnedFd::from(File::open("/proc").unwrap());
+        assert!(copy(&proc, &file).is_err());
     }
 }
