@@ -110,7 +110,7 @@ static void *selects(void *fd) {
     FD_ZERO(&set);
     FD_SET(*(int *)fd, &set);
     here();
-    CHECK(select(*(int *)fd + 1, &set, NULL, NULL, &left) == 1 && FD_ISSET(*(int *)fd, &set));
+    CHECK(syscall(SYS_select, *(int *)fd + 1, &set, NULL, NULL, &left) == 1 && FD_ISSET(*(int *)fd, &set));
     CHECK(left.tv_sec == 999);
     return NULL;
 }
@@ -135,7 +135,7 @@ static void *sleeps(void *unused) {
     CHECK(left.tv_sec == 999 || left.tv_sec == 998);
     struct timeval rest = {1000, 0};
     here();
-    CHECK(select(0, NULL, NULL, NULL, &rest) == -1 && errno == EINTR);
+    CHECK(syscall(SYS_select, 0, NULL, NULL, NULL, &rest) == -1 && errno == EINTR);
     CHECK(rest.tv_sec == 999 || rest.tv_sec == 998);
     return NULL;
 }
