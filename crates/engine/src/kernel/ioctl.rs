@@ -66,7 +66,7 @@ pub fn lookup(request: u32) -> Option<Ioctl> {
 pub fn encoded(request: u32) -> Option<Ioctl> {
     let size = u64::from(request >> 16 & 0x3fff);
     let direction = request >> DIRECTIONS;
-    (size != 0 && direction & (READ | WRITE) != 0).then(|| Ioctl {
+    (size != 0 && direction & (READ | WRITE) != 0).then_some(Ioctl {
         name: "?",
         reads: if direction & WRITE != 0 { size } else { 0 },
         writes: if direction & READ != 0 { size } else { 0 },

@@ -49,12 +49,8 @@ pub fn each(query: &Query, found: Found) {
         }
         libc::SYS_quotactl => plain(args[3], quota(args[0] as u32 >> 8)),
         libc::SYS_quotactl_fd => plain(args[3], quota(args[1] as u32 >> 8)),
-        libc::SYS_sysfs => {
-            // The name of a file system's type.
-            if args[0] as i32 == 2 {
-                plain(args[2], 64);
-            }
-        }
+        // The name of a file system's type.
+        libc::SYS_sysfs if args[0] as i32 == 2 => plain(args[2], 64),
         libc::SYS_name_to_handle_at => {
             const AT_HANDLE_MNT_ID_UNIQUE: u64 = 1;
             let len = if args[4] & AT_HANDLE_MNT_ID_UNIQUE != 0 {
@@ -70,10 +66,8 @@ pub fn each(query: &Query, found: Found) {
                 found(args[3], len);
             }
         }
-        libc::SYS_process_vm_writev => {
-            if is_own(args[0] as i32) {
-                query.vectors(args[3], args[4], query.done(), found);
-            }
+        libc::SYS_process_vm_writev if !failed && is_own(args[0] as i32) => {
+            query.vectors(args[3], args[4], query.done(), found);
         }
         SYS_GETXATTRAT => {
             // struct xattr_args: where the value goes, its length.
