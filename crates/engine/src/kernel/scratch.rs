@@ -6,6 +6,7 @@
 //! moments that a recording knows, and never in between.
 
 use std::alloc::Layout;
+use std::sync::{Mutex, PoisonError};
 
 use super::outputs::{self, MAX_TRANSFER, Query};
 use super::requests;
@@ -431,9 +432,28 @@ struct Block {
     layout: Layout,
 }
 
+// SAFETY: nobody but its owner knows the address.
+unsafe impl Send for Block {}
+
+/// Blocks for the next calls: giving their pages back to the kernel each time and getting new ones
+/// costs far more than the copying.
+static SPARE: Mutex<Vec<Block>> = Mutex::new(Vec::new());
+const MOST_SPARE: usize = 8;
+const LARGEST_SPARE: u64 = 1 << 20;
+
 impl Block {
     fn new(len: u64) -> Option<Block> {
-        let layout = Layout::from_size_align(len.max(1) as usize, ALIGN as usize).ok()?;
+        let len = if len <= LARGEST_SPARE {
+            len.next_power_of_two().max(4096)
+        } else {
+            len
+        };
+        let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = spare.iter().position(|block| block.len() == len) {
+            return Some(spare.swap_remove(at));
+        }
+        drop(spare);
+        let layout = Layout::from_size_align(len as usize, ALIGN as usize).ok()?;
         // SAFETY: the size isn't 0.
         let at = unsafe { std::alloc::alloc(layout) };
         (!at.is_null()).then_some(Block { at, layout })
@@ -461,6 +481,10 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
+        let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.len() <= LARGEST_SPARE && spare.len() < MOST_SPARE {
+            return spare.push(Block { ..*self });
+        }
         // SAFETY: allocated with this layout; the call that used it has ended.
         unsafe { std::alloc::dealloc(self.at, self.layout) };
     }
