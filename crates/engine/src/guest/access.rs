@@ -64,6 +64,9 @@ pub fn write<T: Plain>(addr: u64, value: &T) -> Result<(), Fault> {
     if done { Ok(()) } else { Err(Fault) }
 }
 
+/// Guest memory was written by other means than through here.
+pub fn note_write(_addr: u64, _len: u64) {}
+
 pub fn read_bytes(addr: u64, into: &mut [u8]) -> Result<(), Fault> {
     if into.is_empty() {
         return Ok(());
@@ -207,6 +210,27 @@ pub mod tests {
         let got = unsafe { crate::syscall!(libc::SYS_mmap, at, 4096, 3, flags, -1i64, 0) };
         assert_eq!(got as u64, at);
         at
+    }
+
+    /// Lets copies fail in a test process as they do under the engine's own handlers.
+    pub fn survive_faults() {
+        extern "C" fn handler(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+            // SAFETY: the kernel gives a handler with SA_SIGINFO a ucontext.
+            let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
+            let rip = &mut context.uc_mcontext.gregs[libc::REG_RIP as usize];
+            match copy::failed(*rip as u64) {
+                Some(on) => *rip = on as i64,
+                None => std::process::abort(),
+            }
+        }
+        // SAFETY: a handler that only changes where the interrupted code goes on.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+            libc::sigaction(libc::SIGSEGV, &raw const action, std::ptr::null_mut());
+            libc::sigaction(libc::SIGBUS, &raw const action, std::ptr::null_mut());
+        }
     }
 
     #[test]

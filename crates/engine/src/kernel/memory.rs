@@ -13,7 +13,7 @@ pub const CALLS: &[Call] = &[
     call(12, "brk", &[Addr]).by(brk),
     call(25, "mremap", &[Addr, Int, Int, Hex, Addr]).by(mremap),
     call(26, "msync", &[Addr, Int, Hex]),
-    call(27, "mincore", &[Addr, Int, Out(Bytes(1))]),
+    call(27, "mincore", &[Addr, Int, OutAlways(Pages(1))]),
     call(28, "madvise", &[Addr, Int, Int]).by(madvise),
     call(29, "shmget", &[Hex, Int, Hex]),
     call(30, "shmat", &[Int, Addr, Hex]).by(shmat),
@@ -31,7 +31,7 @@ pub const CALLS: &[Call] = &[
     call(
         311,
         "process_vm_writev",
-        &[Int, IovIn(2), Int, Addr, Int, Hex],
+        &[Int, IovIn(2), Int, By(0), Int, Hex],
     ),
     call(325, "mlock2", &[Addr, Int, Hex]),
     call(329, "pkey_mprotect", &[Addr, Int, Hex, Int]).by(pkey_mprotect),

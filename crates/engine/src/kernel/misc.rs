@@ -8,10 +8,10 @@ pub const CALLS: &[Call] = &[
     call(99, "sysinfo", &[Out(Bytes(112))]),
     call(103, "syslog", &[Int, Out(Ret(2)), Int]).waits(super::table::Wait::Always),
     call(135, "personality", &[Hex]),
-    call(139, "sysfs", &[Int, Addr, Addr]),
+    call(139, "sysfs", &[Int, Addr, By(0)]),
     call(153, "vhangup", &[]),
     call(155, "pivot_root", &[Str, Str]).by(namespaces::enter),
-    call(157, "prctl", &[Int, Hex, Hex, Hex, Hex]).by(prctl::prctl),
+    call(157, "prctl", &[Int, By(0), Hex, Hex, Hex]).by(prctl::prctl),
     call(158, "arch_prctl", &[Int, By(0)]).by(prctl::arch_prctl),
     call(161, "chroot", &[Str]).by(namespaces::enter),
     call(163, "acct", &[Str]),
@@ -26,7 +26,7 @@ pub const CALLS: &[Call] = &[
     call(173, "ioperm", &[Hex, Int, Int]),
     call(175, "init_module", &[In(Arg(1)), Int, Str]),
     call(176, "delete_module", &[Str, Hex]),
-    call(179, "quotactl", &[Int, Str, Int, Addr]),
+    call(179, "quotactl", &[Int, Str, Int, By(0)]),
     call(212, "lookup_dcookie", &[Hex, Out(Ret(2)), Int]),
     call(237, "mbind", &[Addr, Int, Int, In(Bytes(8)), Int, Hex]),
     call(238, "set_mempolicy", &[Int, In(Bytes(8)), Int]).per_thread(),
@@ -39,7 +39,7 @@ pub const CALLS: &[Call] = &[
     call(246, "kexec_load", &[Hex, Int, Addr, Hex]),
     call(248, "add_key", &[Str, Str, In(Arg(3)), Int, Int]),
     call(249, "request_key", &[Str, Str, Str, Int]),
-    call(250, "keyctl", &[Int, Hex, Hex, Hex, Hex]).per_thread(),
+    call(250, "keyctl", &[Int, By(0), Hex, Hex, Hex]).per_thread(),
     call(
         256,
         "migrate_pages",
@@ -54,11 +54,16 @@ pub const CALLS: &[Call] = &[
             Int,
             In(Items(1, 8)),
             In(Items(1, 4)),
-            Out(Items(1, 4)),
+            OutAlways(Items(1, 4)),
             Hex,
         ],
     ),
-    call(298, "perf_event_open", &[In(Bytes(136)), Int, Int, Fd, Hex]).per_thread(),
+    call(
+        298,
+        "perf_event_open",
+        &[BothAlways(Bytes(136)), Int, Int, Fd, Hex],
+    )
+    .per_thread(),
     call(308, "setns", &[Fd, Hex])
         .on_both()
         .by(namespaces::enter),
@@ -74,7 +79,7 @@ pub const CALLS: &[Call] = &[
     call(432, "fsmount", &[Fd, Hex, Hex]),
     call(433, "fspick", &[At, Str, Hex]),
     call(442, "mount_setattr", &[At, Str, Hex, In(Arg(4)), Int]),
-    call(443, "quotactl_fd", &[Fd, Int, Int, Addr]),
+    call(443, "quotactl_fd", &[Fd, Int, Int, By(1)]),
     call(450, "set_mempolicy_home_node", &[Addr, Int, Int, Hex]),
     call(457, "statmount", &[In(Bytes(32)), Out(Arg(2)), Int, Hex]),
     call(
@@ -85,13 +90,13 @@ pub const CALLS: &[Call] = &[
     call(
         459,
         "lsm_get_self_attr",
-        &[Int, Out(Behind(2)), Both(Bytes(4)), Hex],
+        &[Int, Out(Behind(2)), BothAlways(Bytes(4)), Hex],
     ),
     call(460, "lsm_set_self_attr", &[Int, In(Arg(2)), Int, Hex]),
     call(
         461,
         "lsm_list_modules",
-        &[Out(Behind(1)), Both(Bytes(4)), Hex],
+        &[Out(Behind(1)), BothAlways(Bytes(4)), Hex],
     ),
     call(467, "open_tree_attr", &[At, Str, Hex, In(Arg(4)), Int]),
 ];

@@ -8,8 +8,11 @@ pub mod descriptors;
 pub mod emulate;
 pub mod exec;
 pub mod fork;
+pub mod ioctl;
 pub mod outputs;
 pub mod procfs;
+pub mod scratch;
+pub mod sent;
 pub mod stop;
 pub mod table;
 
@@ -18,15 +21,19 @@ mod limits;
 mod memory;
 mod misc;
 mod namespaces;
+#[cfg(test)]
+mod poison;
 mod prctl;
 mod process;
 mod refused;
+mod requests;
 mod seccomp;
 mod signals;
 mod sockets;
 mod threads;
 mod time;
 mod waits;
+mod window;
 
 pub use limits::file_size_limit;
 
@@ -62,7 +69,7 @@ pub struct Kernel {
     /// The exec under way. Kept here and not on the stack, because a vfork child that execs
     /// never returns to free it; the next exec does.
     plan: Option<exec::Plan>,
-    /// Unknown numbers that were told about.
+    /// Unknown numbers and requests that were told about.
     warned: Vec<u64>,
 }
 
@@ -101,6 +108,17 @@ pub fn pass(ex: &mut Executor, call: &'static Call, args: &Args) -> Outcome {
     if ex.kernel.own.hidden.named_by(call, args) {
         return Outcome::Return(err(libc::EBADF));
     }
+    if ex.recording()
+        && let Some(window) = ex.window_of(call, args)
+    {
+        let outcome = made(ex, call, args);
+        window.note();
+        return outcome;
+    }
+    made(ex, call, args)
+}
+
+fn made(ex: &mut Executor, call: &'static Call, args: &Args) -> Outcome {
     match call.maker {
         Maker::Any => {}
         Maker::Proxy if !ex.multi_threaded() => {}

@@ -4,7 +4,8 @@ use super::table::{Arg::*, Call, Len::*, Wait, call};
 use super::{exec, fork, limits};
 
 const RUSAGE: u32 = 144;
-const SIGINFO: u32 = 128;
+/// The part of a siginfo that waitid fills in.
+const WAITED: u32 = 28;
 const WNOHANG: u64 = libc::WNOHANG as u64;
 
 pub const CALLS: &[Call] = &[
@@ -18,7 +19,7 @@ pub const CALLS: &[Call] = &[
     call(57, "fork", &[]).by(fork::fork),
     call(58, "vfork", &[]).by(fork::vfork),
     call(59, "execve", &[Str, Strs, Strs]).by(exec::execve),
-    call(61, "wait4", &[Int, Out(Bytes(4)), Hex, Out(Bytes(RUSAGE))])
+    call(61, "wait4", &[Int, Out(IfAny(4)), Hex, Out(IfAny(RUSAGE))])
         .waits(Wait::Unless(2, WNOHANG)),
     call(97, "getrlimit", &[Int, Out(Bytes(16))]).by(limits::getrlimit),
     call(98, "getrusage", &[Int, Out(Bytes(RUSAGE))]),
@@ -53,13 +54,13 @@ pub const CALLS: &[Call] = &[
     call(122, "setfsuid", &[Int]).on_both(),
     call(123, "setfsgid", &[Int]).on_both(),
     call(124, "getsid", &[Int]),
-    call(125, "capget", &[Both(Bytes(8)), Out(Bytes(24))]).per_thread(),
-    call(126, "capset", &[In(Bytes(8)), In(Bytes(24))]).on_both(),
+    call(125, "capget", &[BothAlways(Bytes(8)), Out(Bytes(24))]).per_thread(),
+    call(126, "capset", &[BothAlways(Bytes(8)), In(Bytes(24))]).on_both(),
     call(160, "setrlimit", &[Int, In(Bytes(16))]).by(limits::setrlimit),
     call(
         247,
         "waitid",
-        &[Int, Int, Out(Bytes(SIGINFO)), Hex, Out(Bytes(RUSAGE))],
+        &[Int, Int, OutAlways(Bytes(WAITED)), Hex, Out(Bytes(RUSAGE))],
     )
     .waits(Wait::Unless(3, WNOHANG)),
     call(302, "prlimit64", &[Int, Int, In(Bytes(16)), Out(Bytes(16))]).by(limits::prlimit64),

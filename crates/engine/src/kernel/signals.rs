@@ -22,7 +22,7 @@ pub const CALLS: &[Call] = &[
     call(
         128,
         "rt_sigtimedwait",
-        &[In(Arg(3)), Out(Bytes(SIGINFO)), In(Bytes(16)), Int],
+        &[In(Arg(3)), Out(IfAny(SIGINFO)), In(Bytes(16)), Int],
     )
     .waits(Wait::Always)
     .by(guest::sys_rt_sigtimedwait),
@@ -42,7 +42,7 @@ pub const CALLS: &[Call] = &[
             Both(Bits(0)),
             Both(Bits(0)),
             Both(Bits(0)),
-            Both(Bytes(16)),
+            BothAlways(Bytes(16)),
             In(Bytes(16)),
         ],
     )
@@ -51,7 +51,7 @@ pub const CALLS: &[Call] = &[
     call(
         271,
         "ppoll",
-        &[Both(Items(1, 8)), Int, Both(Bytes(16)), In(Arg(4)), Int],
+        &[Polls(1), Int, BothAlways(Bytes(16)), In(Arg(4)), Int],
     )
     .waits(Wait::Masked)
     .by(guest::sys_ppoll),

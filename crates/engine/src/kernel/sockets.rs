@@ -6,13 +6,18 @@ const NOWAIT: u64 = libc::IPC_NOWAIT as u64;
 
 pub const CALLS: &[Call] = &[
     call(41, "socket", &[Int, Hex, Int]),
-    call(42, "connect", &[Fd, In(Arg(2)), Int]).waits(Wait::Blocking),
-    call(43, "accept", &[Fd, Out(Behind(2)), Both(Bytes(4))]).waits(Wait::Blocking),
-    call(44, "sendto", &[Fd, In(Arg(2)), Int, Hex, In(Arg(5)), Int]).waits(Wait::Send(3)),
+    call(42, "connect", &[Fd, In(Items(2, 1)), Int]).waits(Wait::Blocking),
+    call(43, "accept", &[Fd, Out(Address(2)), Both(Bytes(4))]).waits(Wait::Blocking),
+    call(
+        44,
+        "sendto",
+        &[Fd, In(Arg(2)), Int, Hex, In(Items(5, 1)), Int],
+    )
+    .waits(Wait::Send(3)),
     call(
         45,
         "recvfrom",
-        &[Fd, Out(Ret(2)), Int, Hex, Out(Behind(5)), Both(Bytes(4))],
+        &[Fd, Out(Ret(2)), Int, Hex, Out(Address(5)), Both(Bytes(4))],
     )
     .waits(Wait::Recv(3)),
     call(46, "sendmsg", &[Fd, MsgIn, Hex]).waits(Wait::Send(2)),
@@ -20,21 +25,21 @@ pub const CALLS: &[Call] = &[
     call(48, "shutdown", &[Fd, Int]),
     call(49, "bind", &[Fd, In(Arg(2)), Int]),
     call(50, "listen", &[Fd, Int]),
-    call(51, "getsockname", &[Fd, Out(Behind(2)), Both(Bytes(4))]),
-    call(52, "getpeername", &[Fd, Out(Behind(2)), Both(Bytes(4))]),
-    call(53, "socketpair", &[Int, Hex, Int, Out(Bytes(8))]),
+    call(51, "getsockname", &[Fd, Out(Address(2)), Both(Bytes(4))]),
+    call(52, "getpeername", &[Fd, Out(Address(2)), Both(Bytes(4))]),
+    call(53, "socketpair", &[Int, Hex, Int, OutAlways(Bytes(8))]),
     call(54, "setsockopt", &[Fd, Int, Int, In(Arg(4)), Int]),
     call(
         55,
         "getsockopt",
-        &[Fd, Int, Int, Both(Behind(4)), Both(Bytes(4))],
+        &[Fd, Int, Int, Both(Behind(4)), BothAlways(Bytes(4))],
     ),
     call(64, "semget", &[Hex, Int, Hex]),
     call(65, "semop", &[Int, In(Items(2, 6)), Int]).waits(Wait::Always),
     call(66, "semctl", &[Int, Int, Int, By(2)]),
     call(68, "msgget", &[Hex, Hex]),
-    call(69, "msgsnd", &[Int, In(Arg(2)), Int, Hex]).waits(Wait::Unless(3, NOWAIT)),
-    call(70, "msgrcv", &[Int, Out(Ret(2)), Int, Int, Hex]).waits(Wait::Unless(4, NOWAIT)),
+    call(69, "msgsnd", &[Int, In(ArgPlus(2, 8)), Int, Hex]).waits(Wait::Unless(3, NOWAIT)),
+    call(70, "msgrcv", &[Int, Out(RetPlus(2, 8)), Int, Int, Hex]).waits(Wait::Unless(4, NOWAIT)),
     call(71, "msgctl", &[Int, Int, By(1)]),
     call(
         220,
@@ -58,7 +63,7 @@ pub const CALLS: &[Call] = &[
     .waits(Wait::Blocking),
     call(244, "mq_notify", &[Fd, In(Bytes(64))]),
     call(245, "mq_getsetattr", &[Fd, In(Bytes(64)), Out(Bytes(64))]),
-    call(288, "accept4", &[Fd, Out(Behind(2)), Both(Bytes(4)), Hex]).waits(Wait::Blocking),
+    call(288, "accept4", &[Fd, Out(Address(2)), Both(Bytes(4)), Hex]).waits(Wait::Blocking),
     call(
         299,
         "recvmmsg",

@@ -67,10 +67,19 @@ pub enum Arg {
     In(Len),
     Out(Len),
     Both(Len),
+    /// The same, where the kernel also writes when the call fails.
+    OutAlways(Len),
+    BothAlways(Len),
+    /// A timespec for the time that is left when a signal ends the call.
+    Left,
+    /// An array of pollfd, as many as that argument says.
+    Polls(u8),
     /// An array of iovec, as many as the argument of this index says; the kernel reads or
     /// writes what they point to.
     IovIn(u8),
     IovOut(u8),
+    /// Read or written by the direction of the pipe in argument 0.
+    IovBoth(u8),
     /// A msghdr to send, to receive into; arrays of mmsghdr with their count's index.
     MsgIn,
     MsgOut,
@@ -84,16 +93,25 @@ pub enum Arg {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Len {
     Bytes(u32),
-    /// As many bytes as that argument says.
+    /// So many, but none if the result is 0.
+    IfAny(u32),
+    /// As many bytes as that argument says; and so many more.
     Arg(u8),
+    ArgPlus(u8, u32),
     /// At most that argument; after the call, as many as it returned.
     Ret(u8),
+    /// The same and so many more.
+    RetPlus(u8, u32),
     /// That argument times so many bytes.
     Items(u8, u32),
     /// At most that argument times so many bytes; after the call, its result times.
     RetItems(u8, u32),
     /// The u32 behind that argument, before and after the call.
     Behind(u8),
+    /// The same for a socket's address, which has a longest length.
+    Address(u8),
+    /// A byte for each page in that many bytes.
+    Pages(u8),
     /// As many bits as that argument, in whole u64 (the sets of select).
     Bits(u8),
 }
@@ -252,13 +270,19 @@ mod tests {
         for call in (0..COUNT as u64).map(lookup) {
             for arg in call.args {
                 let index = match arg {
-                    Arg::In(len) | Arg::Out(len) | Arg::Both(len) => match len {
-                        Len::Bytes(_) => continue,
+                    Arg::In(len)
+                    | Arg::Out(len)
+                    | Arg::Both(len)
+                    | Arg::OutAlways(len)
+                    | Arg::BothAlways(len) => match len {
+                        Len::Bytes(_) | Len::IfAny(_) => continue,
                         Len::Arg(i) | Len::Ret(i) | Len::Behind(i) | Len::Bits(i) => i,
+                        Len::Address(i) | Len::Pages(i) => i,
+                        Len::ArgPlus(i, _) | Len::RetPlus(i, _) => i,
                         Len::Items(i, _) | Len::RetItems(i, _) => i,
                     },
                     Arg::IovIn(i) | Arg::IovOut(i) | Arg::MmsgIn(i) | Arg::MmsgOut(i) => i,
-                    Arg::By(i) => i,
+                    Arg::IovBoth(i) | Arg::Polls(i) | Arg::By(i) => i,
                     _ => continue,
                 };
                 assert!((*index as usize) < call.args.len(), "{}", call.name);

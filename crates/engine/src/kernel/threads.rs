@@ -16,13 +16,9 @@ pub const CALLS: &[Call] = &[
     call(147, "sched_get_priority_min", &[Int]),
     call(148, "sched_rr_get_interval", &[Int, Out(Bytes(16))]).per_thread(),
     call(186, "gettid", &[]).by(guest::sys_gettid),
-    call(
-        202,
-        "futex",
-        &[Both(Bytes(4)), Int, Int, In(Bytes(16)), Both(Bytes(4)), Int],
-    )
-    .waits(Wait::Always)
-    .by(futex::sys_futex),
+    call(202, "futex", &[By(1), Int, Int, In(Bytes(16)), Addr, Int])
+        .waits(Wait::Always)
+        .by(futex::sys_futex),
     call(203, "sched_setaffinity", &[Int, Int, In(Arg(1))]).per_thread(),
     call(204, "sched_getaffinity", &[Int, Int, Out(Ret(1))]).per_thread(),
     call(218, "set_tid_address", &[Addr]).by(guest::sys_set_tid_address),
@@ -33,7 +29,7 @@ pub const CALLS: &[Call] = &[
     call(274, "get_robust_list", &[Int, Out(Bytes(8)), Out(Bytes(8))])
         .by(guest::sys_get_robust_list),
     call(309, "getcpu", &[Out(Bytes(4)), Out(Bytes(4)), Addr]),
-    call(314, "sched_setattr", &[Int, In(Bytes(56)), Hex]).per_thread(),
+    call(314, "sched_setattr", &[Int, BothAlways(Bytes(56)), Hex]).per_thread(),
     call(315, "sched_getattr", &[Int, Out(Arg(2)), Int, Hex]).per_thread(),
     // All guest threads run on one kernel thread, one after the other: what the barrier
     // promises holds anyway, and the kernel's own answer says which commands exist.

@@ -6,12 +6,7 @@ const TIMESPEC: u32 = 16;
 const ITIMER: u32 = 32;
 
 pub const CALLS: &[Call] = &[
-    call(
-        35,
-        "nanosleep",
-        &[In(Bytes(TIMESPEC)), Out(Bytes(TIMESPEC))],
-    )
-    .waits(Wait::Always),
+    call(35, "nanosleep", &[In(Bytes(TIMESPEC)), Left]).waits(Wait::Always),
     call(36, "getitimer", &[Int, Out(Bytes(ITIMER))]),
     call(37, "alarm", &[Int]),
     call(
@@ -20,7 +15,7 @@ pub const CALLS: &[Call] = &[
         &[Int, In(Bytes(ITIMER)), Out(Bytes(ITIMER))],
     ),
     call(96, "gettimeofday", &[Out(Bytes(16)), Out(Bytes(8))]),
-    call(159, "adjtimex", &[Both(Bytes(208))]),
+    call(159, "adjtimex", &[BothAlways(Bytes(208))]),
     call(164, "settimeofday", &[In(Bytes(16)), In(Bytes(8))]),
     call(201, "time", &[Out(Bytes(8))]),
     call(222, "timer_create", &[Int, In(Bytes(64)), Out(Bytes(4))]),
@@ -40,7 +35,7 @@ pub const CALLS: &[Call] = &[
     call(
         230,
         "clock_nanosleep",
-        &[Int, Hex, In(Bytes(TIMESPEC)), Out(Bytes(TIMESPEC))],
+        &[Int, Hex, In(Bytes(TIMESPEC)), Left],
     )
     .waits(Wait::Always),
     call(283, "timerfd_create", &[Int, Hex]),

@@ -33,11 +33,7 @@ pub fn make(ex: &mut Executor, call: &'static Call, args: &Args) -> Outcome {
     }
     match attempt(ex, call, args) {
         Some(ret) => Outcome::Return(ret),
-        None => {
-            // The proxy's write would fail at a protected page, long after this moment.
-            outputs::unprotect(ex, call, args);
-            blocking(ex, call, args)
-        }
+        None => blocking(ex, call, args),
     }
 }
 

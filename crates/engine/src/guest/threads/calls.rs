@@ -7,7 +7,8 @@ use crate::host::blocking;
 use crate::host::handlers::{self, Action};
 use crate::host::proxy::{Command, During, Task};
 use crate::host::sigset::{SigSet, set_kernel_mask};
-use crate::kernel::Outcome;
+use crate::kernel::scratch::Scratch;
+use crate::kernel::{Outcome, outputs, table};
 
 impl Executor {
     /// Makes a call that may wait. With one thread it is made in place and returns its result, or
@@ -74,6 +75,7 @@ impl Executor {
         masked: Option<(SigSet, During)>,
         finish: Option<Finish>,
     ) {
+        let (args, finish) = self.with_scratch(nr, args, finish);
         let thread = self.current();
         let proxy = thread.proxy.expect("every thread has a proxy by now");
         let mask = masked.map_or(thread.signals.mask, |(own, _)| own);
@@ -94,6 +96,28 @@ impl Executor {
             during,
             waited_for: false,
         });
+    }
+
+    /// Arguments for a call that is made while other threads run: what it reads is copied now, what
+    /// it writes goes to the guest when the thread has its turn.
+    fn with_scratch(
+        &mut self,
+        nr: i64,
+        args: [u64; 6],
+        finish: Option<Finish>,
+    ) -> ([u64; 6], Option<Finish>) {
+        let call = table::lookup(nr as u64);
+        let Some(scratch) = Scratch::take(self, call, &args) else {
+            // The proxy's write would fail at a protected page, long after this moment.
+            outputs::unprotect(self, call, &args);
+            return (args, finish);
+        };
+        let args = scratch.args();
+        let then = move |ex: &mut Executor, value| {
+            let value = scratch.give_back(ex, value);
+            finish.map_or(value, |finish| finish(ex, value))
+        };
+        (args, Some(Box::new(then)))
     }
 
     /// Makes execve or execveat on the executor: with the guest's mask and ignored signals, which

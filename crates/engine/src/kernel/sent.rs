@@ -1,0 +1,130 @@
+//! What goes out: for calls that write to a descriptor, where in guest memory the bytes are.
+
+use super::outputs;
+use super::table::{Args, Call};
+use crate::guest::access;
+
+/// The memory whose bytes went to the descriptor in argument 0, in order, of a call that has
+/// returned `ret`; `None` if the call isn't one that writes from memory. Look right after the
+/// call was made: the guest may change its buffers as soon as it runs.
+pub fn written_bytes(call: &Call, args: &Args, ret: i64) -> Option<Vec<(u64, u64)>> {
+    let done = ret.max(0) as u64;
+    let mut out = Vec::new();
+    match call.nr as i64 {
+        libc::SYS_write | libc::SYS_pwrite64 | libc::SYS_sendto => {
+            push(&mut out, args[1], args[2].min(done));
+        }
+        libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 => {
+            vectors(&mut out, args[1], args[2], done);
+        }
+        libc::SYS_vmsplice if outputs::is_write_end(args[0] as i32) => {
+            vectors(&mut out, args[1], args[2], done);
+        }
+        libc::SYS_sendmsg => message(&mut out, args[1], done),
+        libc::SYS_sendmmsg => {
+            for k in 0..done.min(libc::UIO_MAXIOV as u64) {
+                let one = args[1].wrapping_add(k * 64);
+                let sent = access::read::<u32>(one.wrapping_add(56)).unwrap_or(0);
+                message(&mut out, one, sent.into());
+            }
+        }
+        _ => return None,
+    }
+    Some(out)
+}
+
+/// For calls that move data between descriptors without showing it to the guest: which argument
+/// is the descriptor that the data goes to. Programs fall back to reading and writing where such
+/// a call says EINVAL.
+pub fn moves_data_unseen(call: &Call) -> Option<usize> {
+    match call.nr as i64 {
+        libc::SYS_sendfile | libc::SYS_vmsplice => Some(0),
+        libc::SYS_tee => Some(1),
+        libc::SYS_splice | libc::SYS_copy_file_range => Some(2),
+        _ => None,
+    }
+}
+
+/// An error for calls after which the kernel writes to guest memory at moments that nobody sees,
+/// or through pointers whose lengths only it knows: a recording can't have them. The errors are
+/// those of kernels without the feature.
+pub fn unrecordable(call: &Call, args: &Args) -> Option<i32> {
+    const SOL_PACKET: i32 = 263;
+    const SOL_XDP: i32 = 283;
+    const PACKET_RX_RING: i32 = 5;
+    const PACKET_TX_RING: i32 = 13;
+    const TCP_ZEROCOPY_RECEIVE: i32 = 35;
+    const USBDEVFS_SUBMITURB: u32 = 0x8038_550a;
+    let option = (args[1] as i32, args[2] as i32);
+    match call.nr as i64 {
+        libc::SYS_bpf => Some(libc::EPERM),
+        // Its results come through a ring in shared memory.
+        libc::SYS_perf_event_open => Some(libc::EACCES),
+        libc::SYS_setsockopt => match option {
+            (SOL_PACKET, PACKET_RX_RING | PACKET_TX_RING) | (SOL_XDP, _) => Some(libc::ENOPROTOOPT),
+            _ => None,
+        },
+        libc::SYS_getsockopt => {
+            let zerocopy = option == (libc::IPPROTO_TCP, TCP_ZEROCOPY_RECEIVE);
+            zerocopy.then_some(libc::ENOPROTOOPT)
+        }
+        libc::SYS_ioctl => (args[1] as u32 == USBDEVFS_SUBMITURB).then_some(libc::ENOTTY),
+        _ => None,
+    }
+}
+
+fn push(out: &mut Vec<(u64, u64)>, addr: u64, len: u64) {
+    if len != 0 {
+        out.push((addr, len));
+    }
+}
+
+fn vectors(out: &mut Vec<(u64, u64)>, array: u64, count: u64, mut left: u64) {
+    for k in 0..count.min(libc::UIO_MAXIOV as u64) {
+        let Ok([base, len]) = access::read::<[u64; 2]>(array.wrapping_add(k * 16)) else {
+            return;
+        };
+        let len = len.min(left);
+        push(out, base, len);
+        left -= len;
+    }
+}
+
+fn message(out: &mut Vec<(u64, u64)>, addr: u64, done: u64) {
+    if let Ok([_, _, array, count, ..]) = access::read::<[u64; 7]>(addr) {
+        vectors(out, array, count, done);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::lookup;
+    use super::*;
+
+    #[test]
+    fn the_first_bytes_of_the_buffers() {
+        let page = access::tests::guest_page();
+        access::write(page, &[[0x1000u64, 10], [0x2000, 20]]).unwrap();
+        access::write(page + 64, &[0u64, 0, page, 2, 0, 0, 0]).unwrap();
+        let sent = |nr: i64, args: Args, ret| written_bytes(lookup(nr as u64), &args, ret);
+        let plain = [1, 0x1000, 100, 0, 0, 0];
+        assert_eq!(sent(libc::SYS_write, plain, 7), Some(vec![(0x1000, 7)]));
+        assert_eq!(sent(libc::SYS_write, plain, -9), Some(vec![]));
+        assert_eq!(sent(libc::SYS_read, plain, 7), None);
+        let both = Some(vec![(0x1000, 10), (0x2000, 5)]);
+        assert_eq!(sent(libc::SYS_writev, [1, page, 2, 0, 0, 0], 15), both);
+        assert_eq!(
+            sent(libc::SYS_sendmsg, [1, page + 64, 0, 0, 0, 0], 15),
+            both
+        );
+    }
+
+    #[test]
+    fn unseen_moves_are_known() {
+        let out = |nr: i64| moves_data_unseen(lookup(nr as u64));
+        assert_eq!(out(libc::SYS_splice), Some(2));
+        assert_eq!(out(libc::SYS_write), None);
+        let bpf = unrecordable(lookup(libc::SYS_bpf as u64), &[0; 6]);
+        assert_eq!(bpf, Some(libc::EPERM));
+    }
+}
