@@ -123,11 +123,6 @@ impl Executor {
         true
     }
 
-    /// Whether the guest is being recorded.
-    pub fn recording(&self) -> bool {
-        false
-    }
-
     /// Whether the guest has a mapping at `addr`.
     pub fn is_mapped(&self, addr: u64) -> bool {
         self.memory.find(addr).is_some()

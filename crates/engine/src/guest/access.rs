@@ -64,9 +64,6 @@ pub fn write<T: Plain>(addr: u64, value: &T) -> Result<(), Fault> {
     if done { Ok(()) } else { Err(Fault) }
 }
 
-/// Guest memory was written by other means than through here.
-pub fn note_write(_addr: u64, _len: u64) {}
-
 pub fn read_bytes(addr: u64, into: &mut [u8]) -> Result<(), Fault> {
     if into.is_empty() {
         return Ok(());

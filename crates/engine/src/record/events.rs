@@ -7,14 +7,14 @@ use clew_recording::event::{
     Call as Written, Cause, Effect, End, Event, Origin, Output, Place, Start, StreamId,
 };
 
-use super::{Arrival, Recorder, output};
+use super::{Arrival, Recorder};
 use crate::context::{Regs, Xsave};
 use crate::executor::Executor;
 use crate::guest::access;
 use crate::host::siginfo::Siginfo;
 use crate::host::switch;
 use crate::kernel::table::{self, Args};
-use crate::kernel::{self, Outcome, outputs, stop};
+use crate::kernel::{self, Outcome, outputs, sent, stop};
 use crate::memory::Memory;
 use crate::{sys, syscall};
 
@@ -118,7 +118,11 @@ impl Executor {
             output: None,
         };
         self.recorder().call = Some(written);
-        let outcome = kernel::dispatch(self);
+        self.threads.count_call();
+        let outcome = match self.refusal(nr, &args) {
+            Some(errno) => Outcome::Return(sys::err(errno)),
+            None => kernel::dispatch(self),
+        };
         if self.recorder.is_none() {
             return self.settle(&outcome);
         }
@@ -153,14 +157,14 @@ impl Executor {
         }
         let call = table::lookup(nr);
         if let Outcome::Return(value) = outcome {
-            if value > 0 && output::writes(call, &args) {
+            if value > 0 && sent::written_bytes(call, &args, value).is_some() {
                 written.output = self.output_of(args[0] as i32);
             }
             outputs::each(call, &args, Some(value), &mut |addr, len| {
-                access::note_write(addr, len);
+                access::note_write(addr, outputs::accessible(addr, len));
             });
         }
-        if written.end == End::Waits && output::writes(call, &args) {
+        if written.end == End::Waits && sent::written_bytes(call, &args, 0).is_some() {
             written.output = self.output_of(args[0] as i32);
         }
         self.settle(&outcome);
@@ -182,6 +186,23 @@ impl Executor {
         if ended {
             self.recorder().event(&Event::EndedThread { thread });
         }
+    }
+
+    /// An error for a call that a recording can't have.
+    fn refusal(&mut self, nr: u64, args: &Args) -> Option<i32> {
+        let call = table::lookup(nr);
+        if let Some(errno) = sent::unrecordable(call, args) {
+            let text = format!("{} can't be recorded and fails", call.name);
+            self.recorder().event(&Event::Note(&text));
+            return Some(errno);
+        }
+        // Output that never passes through the guest's memory couldn't be shown again; programs go
+        // on with read and write.
+        let to = sent::moves_data_unseen(call)?;
+        self.recorder()
+            .standard
+            .which(args[to] as i32)
+            .map(|_| libc::EINVAL)
     }
 
     /// The vector state as it is now.

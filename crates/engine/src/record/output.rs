@@ -2,7 +2,6 @@
 //!
 //! Replay shows what was written there, and nothing else.
 
-use crate::kernel::table::{Args, Call};
 use crate::syscall;
 
 /// Device and inode of the first process's descriptors 1 and 2; 0 where there was none.
@@ -47,18 +46,4 @@ impl Standard {
             (false, false) => None,
         }
     }
-}
-
-/// Writes to a descriptor from guest memory?
-pub fn writes(call: &Call, _args: &Args) -> bool {
-    matches!(
-        call.nr as i64,
-        libc::SYS_write
-            | libc::SYS_writev
-            | libc::SYS_pwrite64
-            | libc::SYS_pwritev
-            | libc::SYS_pwritev2
-            | libc::SYS_sendto
-            | libc::SYS_sendmsg
-    )
 }

@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use clew_recording::event::{
-    Call, Cause, Effect, End, Event, Place, REGISTERS, Start, StreamId, ThreadId,
+    Call, Cause, Effect, End, Event, Place, REGISTERS, Start, ThreadId,
 };
 use clew_recording::maps::Change;
 
 use crate::cache::CodeCache;
-use crate::context::{Exit, GsBlock, R8, R9, R10, RAX, RDI, RDX, RSI, RSP, Regs, Xsave};
+use crate::context::{Exit, GsBlock, R8, R9, R10, RAX, RDI, RDX, RSI, Regs, Xsave};
 use crate::guest::access;
 use crate::guest::trap_flag::{self, TRAP_FLAG};
 use crate::host::{switch, time};
-use crate::kernel::table;
+use crate::kernel::{outputs, sent, table};
 use crate::memory::Memory;
 use crate::record::events::{checksum, show_pages};
 use crate::record::values;
@@ -542,60 +542,38 @@ impl Machine {
         self.memory.fill(addr, bytes).map_err(|_| access::Fault)
     }
 
-    /// What the call that the current thread stands at, or has just made, sent to a descriptor.
+    /// What the call that the current thread has just made sent to a descriptor: as much as it says, or
+    /// for one that waits, all that it was given.
     pub fn outgoing(&self, call: &Call, into: &mut Vec<u8>) {
-        let End::Returned(len) = call.end else { return };
-        let mut left = len.max(0) as u64;
-        let mut take = |addr: u64, len: u64, into: &mut Vec<u8>| {
-            let len = len.min(left);
+        let len = match call.end {
+            End::Returned(len) => len,
+            _ => i64::MAX,
+        };
+        let ranges = sent::written_bytes(table::lookup(call.nr as u64), &call.args, len);
+        for (addr, len) in ranges.unwrap_or_default() {
             let at = into.len();
             // The kernel has read it, so it is there.
-            into.resize(at + len as usize, 0);
+            let len = outputs::accessible(addr, len) as usize;
+            into.resize(at + len, 0);
             let _ = access::read_bytes(addr, &mut into[at..]);
-            left -= len;
-        };
-        match call.nr as i64 {
-            libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 => {
-                for k in 0..call.args[2].min(libc::UIO_MAXIOV as u64) {
-                    let at = call.args[1].wrapping_add(16 * k);
-                    let Ok([addr, len]) = access::read::<[u64; 2]>(at) else {
-                        return;
-                    };
-                    take(addr, len, into);
-                }
-            }
-            libc::SYS_sendmsg => {
-                let Ok(header) = access::read::<[u64; 4]>(call.args[1]) else {
-                    return;
-                };
-                for k in 0..header[3].min(libc::UIO_MAXIOV as u64) {
-                    let at = header[2].wrapping_add(16 * k);
-                    let Ok([addr, len]) = access::read::<[u64; 2]>(at) else {
-                        return;
-                    };
-                    take(addr, len, into);
-                }
-            }
-            _ => take(call.args[1], call.args[2], into),
         }
     }
 
     /// In a forked replay of a child: only the current thread is there.
-    pub fn become_child(&mut self, stream: StreamId) {
-        let _ = stream;
+    pub fn become_child(&mut self) -> Checked {
         let current = self.current;
         self.threads.retain(|&number, _| number == current);
         self.standing = None;
+        match self.memory.unshare() {
+            Ok(()) => Ok(()),
+            Err(error) => self.diverged("memory of its own", error.to_string()),
+        }
     }
 
     /// Ticks of all threads there are.
     pub fn total_ticks(&mut self) -> u64 {
         self.set_budget(0);
         self.threads.values().map(|thread| thread.ticks).sum()
-    }
-
-    pub fn stack_pointer(&self) -> u64 {
-        self.gs.regs.gpr[RSP]
     }
 }
 

@@ -237,7 +237,9 @@ impl<'a> Replay<'a> {
             Err(_) => self.over(),
         }
         self.stream = stream;
-        self.machine.become_child(stream);
+        if let Err(divergence) = self.machine.become_child() {
+            self.diverged(&divergence);
+        }
         self.ending = Ending::CutOff;
         self.last.clear();
         self.waiting.clear();
