@@ -67,7 +67,13 @@ impl Encoder {
     /// length.
     pub fn event(&mut self, event: &Event, room: &mut [u8]) -> usize {
         let memory = &mut self.memory;
-        frame(room, |out| match event {
+        let long = match event {
+            Event::Signal { info, .. } => info.len(),
+            Event::Values(bytes) => bytes.len(),
+            Event::Note(text) => text.len(),
+            _ => 0,
+        };
+        frame(room, long, |out| match event {
             Event::Started(start) => {
                 put_start(start, out);
                 kind::STARTED
@@ -168,7 +174,13 @@ impl Encoder {
     /// The same for an effect. A piece of memory is at most [`LONGEST_PIECE`] long.
     pub fn effect(&mut self, effect: &Effect, room: &mut [u8]) -> usize {
         let memory = &mut self.memory;
-        frame(room, |out| match effect {
+        let long = match effect {
+            Effect::Registers { .. } => 0,
+            Effect::Memory { bytes, .. } | Effect::Extended(bytes) | Effect::Map(bytes) => {
+                bytes.len()
+            }
+        };
+        frame(room, long, |out| match effect {
             Effect::Memory { addr, bytes } => {
                 out.signed(addr.wrapping_sub(memory.addr) as i64);
                 memory.addr = *addr;
@@ -199,23 +211,29 @@ fn set(mask: u32) -> impl Iterator<Item = usize> {
     (0..REGISTERS).filter(move |n| mask >> n & 1 != 0)
 }
 
-/// Writes kind and length around what `put` writes. Most records are short: their length takes one byte.
-fn frame(room: &mut [u8], put: impl FnOnce(&mut Writer) -> u8) -> usize {
-    const HEAD: usize = 2;
-    let mut out = Writer::new(&mut room[HEAD..]);
+/// Writes kind and length around what `put` writes, which has `long` bytes and some more. Most records are
+/// short, and their length takes one byte; for others there is room for three from the start, so
+/// that they needn't be moved.
+fn frame(room: &mut [u8], long: usize, put: impl FnOnce(&mut Writer) -> u8) -> usize {
+    const SHORT: usize = 2;
+    const LONG: usize = 4;
+    let head = if long < 0x60 { SHORT } else { LONG };
+    let mut out = Writer::new(&mut room[head..]);
     let kind = put(&mut out);
     let len = out.len();
     room[0] = kind;
-    if len < 0x80 {
-        room[1] = len as u8;
-        return HEAD + len;
+    if head == SHORT {
+        if len < 0x80 {
+            room[1] = len as u8;
+            return SHORT + len;
+        }
+        room.copy_within(SHORT..SHORT + len, LONG);
     }
     // Three bytes of seven bits are more than any record needs.
-    room.copy_within(HEAD..HEAD + len, HEAD + 2);
     room[1] = len as u8 | 0x80;
     room[2] = (len >> 7) as u8 | 0x80;
     room[3] = (len >> 14) as u8;
-    HEAD + 2 + len
+    LONG + len
 }
 
 fn put_place(place: &Place, out: &mut Writer) {

@@ -469,6 +469,8 @@ impl StreamReader {
     }
 
     /// The next record; `None` at the end, also where the log was cut off.
+    // Not an iterator's: what it returns borrows from the reader.
+    #[allow(clippy::should_implement_trait)]
     #[inline]
     pub fn next(&mut self) -> Result<Option<Record<'_>>, ReadError> {
         let record = match self.ahead.take() {
@@ -512,7 +514,7 @@ impl StreamReader {
         // SAFETY: the bytes are on the heap, behind an Arc that this reader holds, and `load`, the only
         // one to replace them, isn't called while a record is out: callers hold it no longer than their
         // borrow of self, and `ahead` is empty then.
-        let data: &'static [u8] = unsafe { &*(&raw const self.data[self.at..]) };
+        let data: &'static [u8] = unsafe { extend(&self.data[self.at..]) };
         match self.decoder.next(data) {
             Ok(Some((record, used))) => {
                 self.at += used;
@@ -555,4 +557,11 @@ impl StreamReader {
             event: self.events,
         }
     }
+}
+
+/// # Safety
+/// The bytes stay where they are for as long as the result is used.
+unsafe fn extend(bytes: &[u8]) -> &'static [u8] {
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }
 }

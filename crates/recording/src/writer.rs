@@ -63,6 +63,7 @@ fn live(channel: &Channel, log: File, tell: OwnedFd, launcher: i32) -> ! {
     let run = || -> io::Result<()> {
         forget_signals();
         raise_limits();
+        ask_for_short_waits();
         // SAFETY: a name and a path.
         unsafe {
             libc::prctl(libc::PR_SET_NAME, c"clew-writer".as_ptr());
@@ -111,6 +112,42 @@ fn raise_limits() {
                 limit.rlim_cur = limit.rlim_max;
                 libc::setrlimit(what, &limit);
             }
+        }
+    }
+}
+
+/// The writer runs seldom and shortly, but what it is late with is lost if it is killed: on a busy
+/// machine it should get its turn soon. As much of that as the kernel grants.
+fn ask_for_short_waits() {
+    /// The kernel's `struct sched_attr`, as of its first version.
+    #[repr(C)]
+    struct Attributes {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        /// For ordinary processes: the length of a turn. Short turns come sooner.
+        runtime: u64,
+        deadline: u64,
+        period: u64,
+    }
+    // SAFETY: no arguments besides numbers.
+    let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+    for nice in [nice.min(-5), nice] {
+        let attributes = Attributes {
+            size: size_of::<Attributes>() as u32,
+            policy: libc::SCHED_OTHER as u32,
+            flags: 0,
+            nice,
+            priority: 0,
+            runtime: 500_000,
+            deadline: 0,
+            period: 0,
+        };
+        // SAFETY: the structure is as long as it says.
+        if unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &attributes, 0) } == 0 {
+            return;
         }
     }
 }

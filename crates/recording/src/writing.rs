@@ -19,7 +19,7 @@ use crate::shared::{self, PAGE, Slot, attention, state};
 use crate::watch::{Life, Watch};
 
 /// Time between two looks at the rings.
-const NAP: Duration = Duration::from_millis(30);
+const NAP: Duration = Duration::from_millis(20);
 /// After so long without a record, memory is given back.
 const IDLE: Duration = Duration::from_secs(1);
 /// How often one looks after processes whose death nobody tells.

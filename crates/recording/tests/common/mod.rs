@@ -349,3 +349,9 @@ pub fn field(pid: i32, name: &str) -> u64 {
     let line = text.lines().find(|line| line.starts_with(name)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
+
+/// How long a process could have run but wasn't let.
+pub fn waited(pid: i32) -> Duration {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
+    Duration::from_nanos(text.split_whitespace().nth(1).unwrap().parse().unwrap())
+}
