@@ -135,7 +135,8 @@ impl Recorder {
     pub fn event(&mut self, event: &Event) {
         self.flush_values();
         let now = now();
-        if now.wrapping_sub(self.last_stamp) > STAMP {
+        // A stream begins with its start.
+        if now.wrapping_sub(self.last_stamp) > STAMP && !matches!(event, Event::Started(_)) {
             self.last_stamp = now;
             let time = self.channel.elapsed();
             self.put(&Event::Time(time));
