@@ -21,6 +21,8 @@ const MOST_FILES: usize = 200_000;
 /// Folders in a recording are flat; nothing is deeper.
 const DEEPEST: usize = 3;
 const LONGEST_PART: usize = 200;
+/// Of a whole path.
+const LONGEST_NAME: u64 = 1024;
 /// More than this is only unpacked if asked for.
 pub const MOST_BYTES: u64 = 64 << 30;
 /// What is left free on the disk.
@@ -124,15 +126,12 @@ fn write_pack(
     for (name, len) in &files {
         let path = folder.join(name);
         let input = open(&path)?;
-        // Without extensions for long names, which would be read whole into memory.
-        let mut header = tar::Header::new_ustar();
-        header.set_path(name).map_err(at(&path))?;
+        let mut header = tar::Header::new_gnu();
         header.set_entry_type(tar::EntryType::Regular);
         header.set_size(*len);
         header.set_mode(0o600);
         // When it was recorded, not when it was packed.
         header.set_mtime(meta.started_ns / 1_000_000_000);
-        header.set_cksum();
         let mut input = Counted {
             input: input.take(*len),
             done,
@@ -140,7 +139,7 @@ fn write_pack(
             stopped: false,
             progress: &mut *progress,
         };
-        let appended = archive.append(&header, &mut input);
+        let appended = archive.append_data(&mut header, name, &mut input);
         if input.stopped {
             return Err(PackError::Interrupted);
         }
@@ -207,6 +206,20 @@ fn open_archive(file: &Path) -> Result<Archive, PackError> {
     Ok(tar::Archive::new(zstd))
 }
 
+/// A name that doesn't fit into a header has an entry of its own, before that of its file.
+fn long_name(entry: &mut impl Read, size: u64) -> Result<Vec<u8>, String> {
+    if size > LONGEST_NAME {
+        return Err("a name in it is too long".into());
+    }
+    let mut name = Vec::new();
+    let read = entry.take(LONGEST_NAME).read_to_end(&mut name);
+    read.map_err(|why| why.to_string())?;
+    while name.last() == Some(&0) {
+        name.pop();
+    }
+    Ok(name)
+}
+
 /// As they are: what extends the next one (long names, pax) would be read whole into memory.
 fn entries(
     archive: &mut Archive,
@@ -222,12 +235,21 @@ fn read_pack(file: &Path, folder: &Path, most: u64, progress: Progress) -> Resul
         why,
     };
     let mut written = 0u64;
+    let mut longer = None;
     for (n, entry) in entries(&mut archive).map_err(malformed(file))?.enumerate() {
         let mut entry = entry.map_err(malformed(file))?;
         if n >= MOST_FILES {
             return Err(bad(format!("more than {MOST_FILES} files")));
         }
-        let name = plain_path(&entry.path_bytes()).map_err(&bad)?;
+        if entry.header().entry_type() == tar::EntryType::GNULongName {
+            let size = entry.size();
+            longer = Some(long_name(&mut entry, size).map_err(&bad)?);
+            continue;
+        }
+        let name = longer
+            .take()
+            .unwrap_or_else(|| entry.path_bytes().into_owned());
+        let name = plain_path(&name).map_err(&bad)?;
         if entry.header().entry_type() != tar::EntryType::Regular {
             return Err(bad(format!("{} isn't a regular file", name.display())));
         }
@@ -598,7 +620,6 @@ mod tests {
             EntryType::Fifo,
             EntryType::Char,
             EntryType::Directory,
-            EntryType::GNULongName,
             EntryType::XHeader,
             EntryType::GNUSparse,
         ] {
@@ -615,6 +636,32 @@ mod tests {
             add(a, b"log/x", EntryType::Regular, b"y");
         });
         refused(&scratch, &file, MOST_BYTES, "");
+    }
+
+    #[test]
+    fn long_names_are_bounded() {
+        use tar::EntryType;
+        let scratch = Scratch::new("unpack-long");
+        let folder = recording(&scratch);
+        let long = "x".repeat(150);
+        std::fs::write(folder.join("files").join(&long), b"long").unwrap();
+        let file = scratch.0.join("a.clew");
+        pack(&folder, &file, &mut quietly).unwrap();
+        let copy = scratch.0.join("copy");
+        unpack(&file, &copy, MOST_BYTES, &mut quietly).unwrap();
+        assert_eq!(
+            std::fs::read(copy.join("files").join(long)).unwrap(),
+            b"long"
+        );
+        let file = hostile(&scratch, |a| {
+            add(a, b"L", EntryType::GNULongName, &[b'x'; 5000]);
+        });
+        refused(&scratch, &file, MOST_BYTES, "too long");
+        let file = hostile(&scratch, |a| {
+            add(a, b"L", EntryType::GNULongName, b"../../tmp/clew-escaped\0");
+            add(a, b"log", EntryType::Regular, b"x");
+        });
+        refused(&scratch, &file, MOST_BYTES, "the name");
     }
 
     #[test]
