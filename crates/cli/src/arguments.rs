@@ -4,6 +4,7 @@ use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clew_engine::program::Sched;
 
 pub use crate::recordings::arguments::*;
 
@@ -108,8 +109,11 @@ pub struct Run {
     #[arg(long)]
     pub no_cache: bool,
 
+    #[command(flatten)]
+    pub schedule: Schedule,
+
     /// Switches for debugging the engine, with commas between them: trace, bisect=N, dump=N..M, calls,
-    /// lockstep[=N], stretch=N (see CONTRIBUTING).
+    /// lockstep[=N], stretch=N, turns, hook (see CONTRIBUTING).
     /// The environment variable CLEW_DEBUG says the same
     #[arg(long, value_name = "SWITCHES", hide = true)]
     pub debug: Option<String>,
@@ -122,6 +126,30 @@ pub struct Run {
         allow_hyphen_values = true
     )]
     pub program: Vec<OsString>,
+}
+
+/// Who runs when.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct Schedule {
+    /// How threads share the processor: fair (in turns), random (short turns in random order, to
+    /// find races), pct (random priorities that change at a few random places)
+    #[arg(long, value_name = "POLICY", default_value = "fair", value_parser = sched)]
+    pub sched: Sched,
+
+    /// Make the policy's decisions as with this number before; random if not given
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+
+    /// For pct: how many ordering constraints a bug needs, one more than priorities change
+    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub depth: Option<u32>,
+}
+
+fn sched(name: &str) -> Result<Sched, String> {
+    Sched::from_name(name).ok_or_else(|| {
+        let names: Vec<&str> = Sched::ALL.iter().map(|sched| sched.name()).collect();
+        format!("there are {}", names.join(", "))
+    })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use crate::arguments::{Full, Policy, Record};
+use crate::arguments::{Full, Record};
 use crate::recordings;
 use crate::run::{self, Switches};
 use crate::{machine, text};
@@ -20,16 +20,12 @@ use clew_recording::writer;
 const CANT_RECORD: i32 = 125;
 
 /// What the engine needs to record into.
-#[allow(dead_code)] // Read by the engine's side.
 pub struct Recording {
     /// Of the channel's memory; closed on exec unless the engine hands it over.
     pub fd: OwnedFd,
     /// The folder for copies of mapped files.
     pub files: OwnedFd,
-    pub policy: Policy,
     pub seed: u64,
-    /// For [`Policy::Pct`].
-    pub depth: u32,
     /// Hide what isn't in [`machine::PORTABLE`].
     pub portable: bool,
 }
@@ -39,6 +35,7 @@ pub fn record(line: &Record, envp: &[&CStr]) -> i32 {
         stats: line.stats,
         no_cache: line.no_cache,
         debug: line.debug.as_deref(),
+        schedule: line.schedule,
     };
     // The program first: without one there is nothing to make a folder for.
     let request = match run::request(&line.program, &switches, envp) {
@@ -56,6 +53,7 @@ pub fn record(line: &Record, envp: &[&CStr]) -> i32 {
 
 /// Starts the program, recorded.
 fn start(mut request: Request, recording: Recording) -> i32 {
+    request.handover.options.seed = Some(recording.seed);
     clew_engine::record::begin(&mut request, recording.fd, recording.files);
     start::run(request)
 }
@@ -92,16 +90,16 @@ fn begin(line: &Record, envp: &[&CStr], request: &Request) -> Result<Recording, 
 }
 
 fn fill(line: &Record, request: &Request, folder: &Path) -> Result<Recording, String> {
-    let seed = match line.seed {
+    let seed = match line.schedule.seed {
         Some(seed) => seed,
         None => {
             random().map_err(|error| format!("no random seed: {error}; give one with --seed"))?
         }
     };
     let schedule = Schedule {
-        policy: line.sched.name().into(),
+        policy: line.schedule.sched.name().into(),
         seed,
-        depth: (line.sched == Policy::Pct).then_some(line.depth),
+        depth: line.schedule.depth,
     };
     meta_of(line, request, folder, schedule)
         .write(folder)
@@ -112,25 +110,16 @@ fn fill(line: &Record, request: &Request, folder: &Path) -> Result<Recording, St
         Full::Stop => OnFull::Stop,
         Full::Continue => OnFull::Continue,
     });
-    let files = files_folder(folder)
+    let files = clew_engine::record::files::prepare(folder, line.output.is_none())
         .map_err(|error| format!("{}: {error}", folder.join(FILES).display()))?;
     writer::spawn(&channel, folder, &writer::Options::default())
         .map_err(|error| format!("{}: the log can't be written: {error}", folder.display()))?;
     Ok(Recording {
         fd,
         files,
-        policy: line.sched,
         seed,
-        depth: line.depth,
         portable: line.portable,
     })
-}
-
-fn files_folder(folder: &Path) -> std::io::Result<OwnedFd> {
-    use std::os::unix::fs::DirBuilderExt;
-    let path = folder.join(FILES);
-    std::fs::DirBuilder::new().mode(0o700).create(&path)?;
-    Ok(std::fs::File::open(path)?.into())
 }
 
 fn meta_of(line: &Record, request: &Request, folder: &Path, schedule: Schedule) -> Meta {

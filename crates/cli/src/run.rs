@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::arguments::{Run, Whose};
+use crate::arguments::{Run, Schedule, Whose};
 use crate::variables;
 use clew_engine::loader::LoadError;
 use clew_engine::program::{self, Options, StatsFor};
@@ -15,6 +15,7 @@ pub fn run(line: &Run, envp: &[&CStr]) -> i32 {
         stats: line.stats,
         no_cache: line.no_cache,
         debug: line.debug.as_deref(),
+        schedule: line.schedule,
     };
     match request(&line.program, &switches, envp) {
         Ok(request) => start::run(request),
@@ -28,6 +29,7 @@ pub struct Switches<'a> {
     pub stats: Option<Whose>,
     pub no_cache: bool,
     pub debug: Option<&'a str>,
+    pub schedule: Schedule,
 }
 
 /// Finds the program. What can't be run is told about; the error is the exit status for it.
@@ -77,6 +79,9 @@ pub fn options(
             Some(Whose::All) => StatsFor::All,
         },
         no_cache: switches.no_cache,
+        sched: switches.schedule.sched,
+        seed: switches.schedule.seed,
+        depth: switches.schedule.depth,
         ..Options::default()
     };
     let debug = variable("CLEW_DEBUG").map(|v| v.to_string_lossy().into_owned());
@@ -86,7 +91,7 @@ pub fn options(
     {
         options.debug(&words).map_err(|word| {
             format!(
-                "unknown debugging switch {word:?}; there are trace, bisect=N, dump=N..M, calls, lockstep, lockstep=N and stretch=N"
+                "unknown debugging switch {word:?}; there are trace, bisect=N, dump=N..M, calls, lockstep, lockstep=N, stretch=N, turns and hook"
             )
         })?;
     }

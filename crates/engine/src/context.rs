@@ -266,6 +266,88 @@ impl GsBlock {
     }
 }
 
+/// The tick counter from the engine's side. A handler may interrupt the engine anywhere and move
+/// ticks from `ticks_left` to `kicked` (never the other way, and never changing their sum). So the
+/// sum is what counts, it is read until both parts fit, and changes are made by adding, in one
+/// instruction each: then it doesn't matter when the handler comes.
+impl GsBlock {
+    /// Ticks left in this turn, whether a kick has taken them away or not.
+    pub fn ticks_in_hand(&self) -> i64 {
+        loop {
+            // SAFETY: plain fields that handlers on this kernel thread write: read them for real.
+            let (before, left, after) = unsafe {
+                (
+                    std::ptr::read_volatile(&raw const self.kicked),
+                    std::ptr::read_volatile(&raw const self.ticks_left),
+                    std::ptr::read_volatile(&raw const self.kicked),
+                )
+            };
+            if before == after {
+                return left + before;
+            }
+        }
+    }
+
+    /// Changes the counter by `ticks`.
+    pub fn add_ticks(&mut self, ticks: i64) {
+        add(&mut self.ticks_left, ticks);
+    }
+
+    /// Gives back what kicks took away. Look at `attention` after this.
+    pub fn give_back(&mut self) {
+        // SAFETY: as above.
+        let kicked = unsafe { std::ptr::read_volatile(&raw const self.kicked) };
+        if kicked != 0 {
+            add(&mut self.kicked, -kicked);
+            add(&mut self.ticks_left, kicked);
+        }
+    }
+
+    /// What a kick does, for the engine itself: nothing if one has been here.
+    pub fn leave_one_tick(&mut self) {
+        loop {
+            // SAFETY: as above.
+            match unsafe { std::ptr::read_volatile(&raw const self.ticks_left) } {
+                1 => return,
+                left if left > 1 => {
+                    add(&mut self.ticks_left, 1 - left);
+                    add(&mut self.kicked, left - 1);
+                }
+                // A handler did it in between, so it was done twice: back, and again.
+                _ if self.ticks_in_hand() > 0 => self.give_back(),
+                _ => return,
+            }
+        }
+    }
+
+    /// Leaves no ticks: there is no turn.
+    pub fn clear_ticks(&mut self) {
+        self.add_ticks(-self.ticks_in_hand());
+        self.give_back();
+    }
+
+    /// Takes the call for attention away, so that code can run on to a place where it can be
+    /// followed; whether there was one. Whoever took it sets it again.
+    pub fn take_attention(&mut self) -> bool {
+        // SAFETY: as above. A handler that comes between the two only says the same once more.
+        unsafe {
+            let was = std::ptr::read_volatile(&raw const self.attention) != 0;
+            if was {
+                std::ptr::write_volatile(&raw mut self.attention, 0);
+            }
+            was
+        }
+    }
+}
+
+/// Adds in one instruction, which a handler on the same kernel thread can't split.
+fn add(word: &mut i64, value: i64) {
+    // SAFETY: changes the word that the reference is for.
+    unsafe {
+        std::arch::asm!("add qword ptr [{}], {}", in(reg) word, in(reg) value, options(nostack));
+    }
+}
+
 /// Lowers a counter to `left`; returns by how much.
 fn cut(counter: &mut i64, left: i64) -> i64 {
     let taken = (*counter - left).max(0);

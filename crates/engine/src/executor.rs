@@ -41,9 +41,15 @@ impl Executor {
             self.deliver_signals();
             // Ends the turn of a thread that waits or has used its budget; waits when none can run.
             self.schedule();
-            let exit = self.enter();
+            let mut exit = self.enter();
             self.gs.hub.left_guest();
+            self.threads.take_midway();
             self.handle(exit);
+            // Between two places that can be found again nothing is delivered and nobody else runs.
+            while self.threads.take_midway() {
+                exit = self.code.go_on(self.gs, &mut self.memory, &mut self.stats);
+                self.handle(exit);
+            }
         }
     }
 
@@ -55,13 +61,18 @@ impl Executor {
         if self.lockstep.is_some() {
             return lockstep::enter(self);
         }
-        self.code.enter(self.gs, &mut self.memory, &mut self.stats)
+        let exit = self.code.enter(self.gs, &mut self.memory, &mut self.stats);
+        if exit != Exit::Attention {
+            self.threads.steps = 0;
+        }
+        exit
     }
 
     pub(crate) fn handle(&mut self, exit: Exit) {
         match exit {
             Exit::Syscall if self.recording() => self.recorded_call(),
             Exit::Syscall => {
+                self.threads.count_call();
                 let outcome = kernel::dispatch(self);
                 self.settle(&outcome);
             }
@@ -80,7 +91,10 @@ impl Executor {
     /// Gives the current thread the answer to its system call.
     pub(crate) fn settle(&mut self, outcome: &Outcome) {
         match *outcome {
-            Outcome::Return(value) => self.gs.regs.gpr[crate::context::RAX] = value as u64,
+            Outcome::Return(value) => {
+                self.gs.regs.gpr[crate::context::RAX] = value as u64;
+                self.collect_raised(value);
+            }
             Outcome::Restart => self.restart_syscall(),
             Outcome::Parked | Outcome::Replaced => {}
         }
@@ -93,11 +107,18 @@ impl Executor {
             return false;
         }
         self.code.code_written(&mut self.memory, addr);
+        // With the trap flag set it is about to be stepped anyway.
+        if self.gs.regs.rflags & trap_flag::TRAP_FLAG != 0 {
+            return true;
+        }
         // The writing instruction may come from the page it writes to: translating a block here
         // would protect the page again before the write is done.
         let exit = self
             .code
-            .step(self.gs, &mut self.memory, &mut self.stats, 1);
+            .step_on(self.gs, &mut self.memory, &mut self.stats);
+        if matches!(exit, Exit::Step | Exit::Link | Exit::Indirect | Exit::Stale) {
+            self.threads.set_midway();
+        }
         self.handle(exit);
         true
     }

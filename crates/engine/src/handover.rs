@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use crate::kernel::Own;
 use crate::kernel::descriptors::Hidden;
-use crate::program::{Options, RecordOptions, StatsFor};
+use crate::program::{Options, RecordOptions, Sched, StatsFor};
 use crate::stats::Stats;
 
 pub const VARIABLE: &str = "CLEW_ENGINE";
@@ -65,6 +65,16 @@ impl Handover {
             Some(self.options.stretch as i64).filter(|&n| n != 0),
         );
         number("bisect", self.options.bisect.map(|n| n as i64));
+        number("seed", self.options.seed.map(|n| n as i64));
+        number("depth", self.options.depth.map(i64::from));
+        number("turns", flag(self.options.turns));
+        number("hook", flag(self.options.hook));
+        let some = |n: u64| Some(n as i64).filter(|&n| n != 0);
+        number("line", some(self.own.lineage));
+        number("children", some(self.own.children));
+        if self.options.sched != Sched::default() {
+            field("sched", self.options.sched.name().as_bytes());
+        }
         if let Some(record) = &self.options.record {
             let [a, b, c, d] = record.standard;
             field(
@@ -125,6 +135,13 @@ impl Handover {
                 "pages" => options.pages = true,
                 "calls" => options.warn_calls = true,
                 "bisect" => options.bisect = Some(number()? as u64),
+                "sched" => options.sched = Sched::from_name(std::str::from_utf8(&bytes).ok()?)?,
+                "seed" => options.seed = Some(number()? as u64),
+                "depth" => options.depth = Some(number()? as u32),
+                "turns" => options.turns = true,
+                "hook" => options.hook = true,
+                "line" => handover.own.lineage = number()? as u64,
+                "children" => handover.own.children = number()? as u64,
                 "lockstep" => options.lockstep = Some(number()? as u64),
                 "stretch" => options.stretch = number()? as u64,
                 "dump" => match split(&bytes)?[..] {
@@ -220,6 +237,11 @@ mod tests {
             dump: 3..9,
             lockstep: Some(u64::MAX),
             stretch: 7,
+            sched: Sched::Pct,
+            seed: Some(u64::MAX),
+            depth: Some(4),
+            turns: true,
+            hook: true,
             ..Options::default()
         };
         sent.own.hidden = Hidden {
@@ -228,6 +250,8 @@ mod tests {
             recording: 1002,
             files: 1003,
         };
+        sent.own.lineage = u64::MAX - 1;
+        sent.own.children = 3;
         sent.own.address_space = Some([1 << 30, u64::MAX]);
         sent.stats.ticks = 77;
         sent.stats.is_main = true;
@@ -236,6 +260,7 @@ mod tests {
         assert_eq!((&got.exe, &got.execfn), (&sent.exe, &sent.execfn));
         assert_eq!(got.exe_fd, 5);
         assert_eq!(got.own.hidden, sent.own.hidden);
+        assert_eq!((got.own.lineage, got.own.children), (u64::MAX - 1, 3));
         assert_eq!(got.own.address_space, sent.own.address_space);
         assert_eq!(got.stats, sent.stats);
     }

@@ -29,6 +29,34 @@ pub enum StatsFor {
     All,
 }
 
+/// How guest threads share the executor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sched {
+    /// In turns; nobody waits long.
+    #[default]
+    Fair,
+    /// Short turns of random length, in random order: to find races.
+    Random,
+    /// Random priorities that change at a few random places (probabilistic concurrency testing).
+    Pct,
+}
+
+impl Sched {
+    pub const ALL: [Sched; 3] = [Sched::Fair, Sched::Random, Sched::Pct];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Sched::Fair => "fair",
+            Sched::Random => "random",
+            Sched::Pct => "pct",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Sched> {
+        Sched::ALL.into_iter().find(|sched| sched.name() == name)
+    }
+}
+
 /// Switches that travel along every exec inside the guest's process tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
@@ -51,6 +79,14 @@ pub struct Options {
     pub spoil: Option<u64>,
     /// Show the checksum of every page at the end of a recording and of a replay.
     pub pages: bool,
+    /// Who runs when: the policy, the seed of its decisions, the depth of `pct`.
+    pub sched: Sched,
+    pub seed: Option<u64>,
+    pub depth: Option<u32>,
+    /// A line for each turn.
+    pub turns: bool,
+    /// Have signals that kill by default come to the engine first, as while recording.
+    pub hook: bool,
     /// Tell about system calls that the table doesn't know.
     pub warn_calls: bool,
 }
@@ -76,6 +112,8 @@ impl Options {
                 None if word == "trace" => self.trace = true,
                 None if word == "pages" => self.pages = true,
                 None if word == "calls" => self.warn_calls = true,
+                None if word == "turns" => self.turns = true,
+                None if word == "hook" => self.hook = true,
                 None if word == "lockstep" => self.lockstep = Some(u64::MAX),
                 Some(("bisect", n)) => self.bisect = Some(number(n)?),
                 Some(("lockstep", n)) => self.lockstep = Some(number(n)?),
@@ -189,6 +227,8 @@ mod tests {
         assert_eq!(options.debug("dump=7"), Ok(()));
         assert_eq!(options.dump, 7..8);
         assert!(options.trace && options.warn_calls);
+        assert_eq!(options.debug("turns,hook"), Ok(()));
+        assert!(options.turns && options.hook);
         assert_eq!(options.bisect, Some(12));
         assert_eq!(options.debug("lockstep"), Ok(()));
         assert_eq!(options.lockstep, Some(u64::MAX));

@@ -21,7 +21,7 @@ use crate::kernel::{Kernel, descriptors, procfs, stop};
 use crate::loader::{self, LoadError, Resolved};
 use crate::lockstep::Lockstep;
 use crate::memory::Memory;
-use crate::program::{Options, Program, StatsFor};
+use crate::program::{Options, Program, Sched, StatsFor};
 use crate::record::files::Files;
 use crate::record::{Recorder, Standard};
 use crate::syscall;
@@ -47,6 +47,7 @@ impl Request {
             ..Handover::default()
         };
         handover.stats.is_main = true;
+        choose_seed(&mut handover.options);
         if handover.options.stats != StatsFor::Nobody {
             handover.own.hidden.keep_stderr();
         }
@@ -76,6 +77,21 @@ impl Request {
                 handover,
             }
         }))
+    }
+}
+
+/// A run without a seed gets one; where it matters, it is said, so that the run can be made again.
+fn choose_seed(options: &mut Options) {
+    if options.seed.is_some() {
+        return;
+    }
+    // Short enough to be typed.
+    let mut seed = 0u32;
+    // SAFETY: the kernel writes four bytes; should it fail, 0 is as good a seed as any.
+    unsafe { syscall!(libc::SYS_getrandom, &raw mut seed, 4, 0) };
+    options.seed = Some(u64::from(seed));
+    if options.sched != Sched::Fair {
+        stop::warn(&format!("--sched {} --seed {seed}", options.sched.name()));
     }
 }
 
@@ -215,7 +231,7 @@ pub(crate) fn install_handlers(gs: &mut GsBlock) {
     assert!(stack != 0, "no memory for the signal handlers' stack");
     altstack::install(stack, altstack::EXECUTOR_SIZE);
     for sig in (1..=64).filter(|&sig| SigSet::SYNCHRONOUS.contains(sig)) {
-        handlers::set_for_guest(sig, &handlers::Action::default());
+        handlers::set_for_guest(sig, &handlers::Action::default(), false);
     }
 }
 

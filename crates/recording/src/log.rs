@@ -34,11 +34,45 @@ const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"chnk");
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Records of a stream.
-    Records = 1,
+    Records,
     /// No more of a stream comes.
-    StreamEnd = 2,
+    StreamEnd(StreamEnd),
     /// No more of anything comes.
-    End = 3,
+    End,
+}
+
+/// How a stream ended, as far as the writer knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamEnd {
+    /// Its process said so.
+    Ended,
+    /// Its process went on in another stream.
+    Exec,
+    /// Its process was killed, or went on in another stream without saying so.
+    Gone,
+}
+
+impl Kind {
+    const ALL: [Kind; 5] = [
+        Kind::Records,
+        Kind::StreamEnd(StreamEnd::Ended),
+        Kind::StreamEnd(StreamEnd::Exec),
+        Kind::StreamEnd(StreamEnd::Gone),
+        Kind::End,
+    ];
+
+    /// In the file, kinds are numbered from 1.
+    fn code(self) -> u8 {
+        match self {
+            Kind::Records => 1,
+            Kind::StreamEnd(end) => 2 + end as u8,
+            Kind::End => 5,
+        }
+    }
+
+    fn of(code: u8) -> Option<Kind> {
+        Kind::ALL.get((code as usize).checked_sub(1)?).copied()
+    }
 }
 
 /// How a chunk's bytes are stored.
@@ -71,7 +105,7 @@ impl Chunk {
     pub fn encode(&self) -> [u8; CHUNK_HEADER] {
         let mut bytes = [0; CHUNK_HEADER];
         bytes[0..4].copy_from_slice(&CHUNK_MAGIC.to_le_bytes());
-        bytes[4] = self.kind as u8;
+        bytes[4] = self.kind.code();
         bytes[5] = self.coding as u8;
         for (at, value) in [
             (8, self.stream),
@@ -91,12 +125,7 @@ impl Chunk {
     pub fn decode(bytes: &[u8; CHUNK_HEADER], number: u32) -> Option<Chunk> {
         let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|n| bytes[at + n]));
         let chunk = Chunk {
-            kind: match bytes[4] {
-                1 => Kind::Records,
-                2 => Kind::StreamEnd,
-                3 => Kind::End,
-                _ => return None,
-            },
+            kind: Kind::of(bytes[4])?,
             coding: match bytes[5] {
                 0 => Coding::Plain,
                 1 => Coding::Zstd,
@@ -120,22 +149,11 @@ impl Chunk {
             }
             && match chunk.kind {
                 Kind::Records => chunk.stream != 0 && chunk.raw != 0,
-                Kind::StreamEnd => chunk.stream != 0 && chunk.raw == 1,
+                Kind::StreamEnd(_) => chunk.stream != 0 && chunk.raw == 0,
                 Kind::End => chunk.stream == 0 && chunk.raw == 0,
             };
         good.then_some(chunk)
     }
-}
-
-/// How a stream ended, as far as the writer knows: the byte of a [`Kind::StreamEnd`] chunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StreamEnd {
-    /// Its process said so.
-    Ended = 0,
-    /// Its process went on in another stream.
-    Exec = 1,
-    /// Its process was killed, or went on in another stream.
-    Gone = 2,
 }
 
 pub fn file_header() -> [u8; FILE_HEADER] {

@@ -104,18 +104,31 @@ impl Recording {
             }
             Err(error) => return Err(wrap(error)),
         };
+        Recording::from_log(file, folder)
+    }
+
+    /// The same with a log that is open already.
+    pub fn from_log(file: File, folder: &Path) -> Result<Recording, OpenError> {
+        let path = folder.join(log::NAME);
+        let wrap = |error: io::Error| OpenError::Io {
+            path: path.clone(),
+            error,
+        };
         check_header(&file, &path)?;
-        let scan = Scan::of(&file).map_err(wrap)?;
+        let scan = Scan::of(&file, Scan::CHECKED).map_err(wrap)?;
         let mut recording = Recording {
             folder: folder.into(),
             file: Arc::new(file),
             streams: Vec::new(),
             chunks: Vec::new(),
-            complete: scan.complete,
-            good: scan.good,
+            complete: false,
+            good: 0,
         };
-        for stream in scan.streams {
-            recording.add(stream).map_err(wrap)?;
+        if !recording.take(scan).map_err(wrap)? {
+            // It is damaged somewhere: where it is for the first time, it ends.
+            let scan = Scan::of(&recording.file, u64::MAX).map_err(wrap)?;
+            recording.take(scan).map_err(wrap)?;
+            recording.complete = false;
         }
         if recording.streams.is_empty() {
             return Err(OpenError::Empty(folder.into()));
@@ -123,23 +136,33 @@ impl Recording {
         Ok(recording)
     }
 
-    fn add(&mut self, stream: Scanned) -> io::Result<()> {
-        let chunks: Arc<[Placed]> = stream.chunks.into();
-        let mut reader = StreamReader::new(self.file.clone(), stream.id, chunks.clone());
-        let start = match reader.next() {
-            Ok(Some(Record::Event(Event::Started(start)))) => start,
-            Err(ReadError::Io(error)) => return Err(error),
-            // It was cut off before it began to mean something, or never did.
-            _ => return Ok(()),
-        };
-        self.streams.push(StreamInfo {
-            id: stream.id,
-            raw: chunks.iter().map(|(_, chunk)| chunk.raw as u64).sum(),
-            end: stream.end,
-            start,
-        });
-        self.chunks.push(chunks);
-        Ok(())
+    /// Looks how each stream begins. False if one doesn't as it should: it is left out.
+    fn take(&mut self, scan: Scan) -> io::Result<bool> {
+        self.complete = scan.complete;
+        self.good = scan.good;
+        self.streams.clear();
+        self.chunks.clear();
+        let mut good = true;
+        for stream in scan.streams {
+            let chunks: Arc<[Placed]> = stream.chunks.into();
+            let mut reader = StreamReader::new(self.file.clone(), stream.id, chunks.clone());
+            let start = match reader.next() {
+                Ok(Some(Record::Event(Event::Started(start)))) => start,
+                Err(ReadError::Io(error)) => return Err(error),
+                _ => {
+                    good = false;
+                    continue;
+                }
+            };
+            self.streams.push(StreamInfo {
+                id: stream.id,
+                raw: chunks.iter().map(|(_, chunk)| chunk.raw as u64).sum(),
+                end: stream.end,
+                start,
+            });
+            self.chunks.push(chunks);
+        }
+        Ok(good)
     }
 
     pub fn folder(&self) -> &Path {
@@ -261,7 +284,8 @@ impl Scan {
     /// A log that wasn't finished may have lost what was written last: so much is checked at once.
     const CHECKED: u64 = 64 << 20;
 
-    fn of(file: &File) -> io::Result<Scan> {
+    /// Checks the contents of the last `checked` bytes if the log wasn't finished, or is to be checked whole.
+    fn of(file: &File, checked: u64) -> io::Result<Scan> {
         let size = file.metadata()?.len();
         let mut headers = Headers::new(file, size);
         let mut all = Vec::new();
@@ -273,8 +297,8 @@ impl Scan {
                 break;
             }
         }
-        if !complete {
-            cut_damaged(file, &mut all, size.saturating_sub(Self::CHECKED))?;
+        if !complete || checked == u64::MAX {
+            cut_damaged(file, &mut all, size.saturating_sub(checked))?;
         }
         let good = all
             .last()
@@ -289,16 +313,9 @@ impl Scan {
                 chunks: Vec::new(),
                 end: None,
             });
-            if chunk.kind == Kind::StreamEnd {
-                let mut how = [0];
-                file.read_exact_at(&mut how, at)?;
-                scanned.end = Some(match how[0] {
-                    0 => StreamEnd::Ended,
-                    1 => StreamEnd::Exec,
-                    _ => StreamEnd::Gone,
-                });
-            } else {
-                scanned.chunks.push((at, chunk));
+            match chunk.kind {
+                Kind::StreamEnd(end) => scanned.end = Some(end),
+                _ => scanned.chunks.push((at, chunk)),
             }
         }
         Ok(Scan {

@@ -11,6 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{Ordering::*, fence};
 use std::time::{Duration, Instant};
 
+use crate::bytes::Reader;
 use crate::channel::{Channel, RING};
 use crate::futex;
 use crate::log::{self, FILE_HEADER, Kind, Packer, StreamEnd};
@@ -218,15 +219,25 @@ impl Writing {
                 .map_err(|_| Full)?;
             part.tail.store(head, SeqCst);
             notify(slot);
-            let result = self.append(Kind::Records, stream, &buffer[..len], Some(index));
+            // How a stream begins is in a chunk of its own: it is read whenever a recording is opened.
+            let first = if tail == 0 {
+                first_record(&buffer[..len])
+            } else {
+                0
+            };
+            let (first, rest) = buffer[..len].split_at(first);
+            for piece in [first, rest] {
+                if !piece.is_empty() {
+                    self.append(Kind::Records, stream, piece, Some(index))?;
+                }
+            }
             self.buffer = buffer;
-            result?;
             part.written.store(head, SeqCst);
             notify(slot);
         }
         if let Some(end) = end {
             if head != 0 {
-                self.append(Kind::StreamEnd, stream, &[end as u8], None)?;
+                self.append(Kind::StreamEnd(end), stream, &[], None)?;
             }
             self.free(index, slot, end);
         }
@@ -366,6 +377,16 @@ impl Writing {
         part.punching.store(0, SeqCst);
         futex::wake(&part.punching);
     }
+}
+
+/// The length of the record that the bytes begin with.
+fn first_record(bytes: &[u8]) -> usize {
+    let mut reader = Reader::new(bytes);
+    let (Ok(_), Ok(len)) = (reader.byte(), reader.number()) else {
+        return bytes.len();
+    };
+    let head = bytes.len() - reader.rest().len();
+    bytes.len().min(head.saturating_add(len as usize))
 }
 
 /// Tells the slot's process, if it waits, that something has happened.

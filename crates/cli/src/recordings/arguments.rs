@@ -107,20 +107,8 @@ pub struct Record {
     #[arg(short, long, value_name = "NAME")]
     pub name: Option<String>,
 
-    /// How threads take turns: evenly, at random, or by random priorities that change at a few points
-    /// (probabilistic concurrency testing)
-    #[arg(long, value_name = "POLICY", value_enum, default_value_t = Policy::Fair)]
-    pub sched: Policy,
-
-    /// Seed of the schedule: with the same seed and the same inputs, the same schedule. Chosen and noted if
-    /// not given
-    #[arg(long, value_name = "N")]
-    pub seed: Option<u64>,
-
-    /// With --sched pct: how many ordering constraints the bug may need; there are D-1 change points
-    #[arg(long, value_name = "D", default_value_t = 3,
-        value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub depth: u32,
+    #[command(flatten)]
+    pub schedule: crate::arguments::Schedule,
 
     /// Show the program only what nearly every CPU has, so that the recording replays on other machines
     #[arg(long)]
@@ -151,23 +139,6 @@ pub struct Record {
         allow_hyphen_values = true
     )]
     pub program: Vec<OsString>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Policy {
-    Fair,
-    Random,
-    Pct,
-}
-
-impl Policy {
-    pub fn name(self) -> &'static str {
-        match self {
-            Policy::Fair => "fair",
-            Policy::Random => "random",
-            Policy::Pct => "pct",
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

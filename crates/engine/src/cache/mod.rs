@@ -106,69 +106,130 @@ impl CodeCache {
     }
 
     /// Runs translated code for `gs.regs` until something needs the executor.
+    ///
+    /// [`Exit::Attention`] means that nothing has run. Once code has run, a signal doesn't end this
+    /// before the next tick (the handler has cut the budget): in between, there is no place that
+    /// could be found again.
     pub fn enter(&mut self, gs: &mut GsBlock, memory: &mut Memory, stats: &mut Stats) -> Exit {
-        loop {
-            if memory.stale_pending() {
-                self.forget(&memory.take_stale());
-            }
-            if self.dispatch_dirty {
-                self.reset_dispatch(gs);
-            }
-            if self.stubs_waiting {
-                self.install_stubs(gs);
-            }
-            let pc = gs.regs.rip;
-            let entry = match self.entry(pc, memory, stats) {
-                Ok(entry) => entry,
-                Err(FetchFault(addr)) => return fetch_fault(gs, memory, addr),
-            };
-            gs.resume = entry as u64;
-            gs.code = &raw const *self;
-            stats.entering();
-            if self.trace {
-                eprintln!(
-                    "clew: enter {pc:#x} at {entry:#x}, {} ticks left",
-                    gs.ticks_left
-                );
-            }
-            // SAFETY: `entry` is a translation of the instruction at `gs.regs.rip`, and gs is set.
-            let exit = unsafe { switch::enter(gs) };
-            stats.left(exit);
-            let arg = std::mem::take(&mut gs.exit_arg);
+        self.run(gs, memory, stats, false)
+    }
+
+    /// The same between two places that can be found again: a signal doesn't hold it back.
+    pub fn go_on(&mut self, gs: &mut GsBlock, memory: &mut Memory, stats: &mut Stats) -> Exit {
+        self.run(gs, memory, stats, true)
+    }
+
+    fn run(
+        &mut self,
+        gs: &mut GsBlock,
+        memory: &mut Memory,
+        stats: &mut Stats,
+        midway: bool,
+    ) -> Exit {
+        let (mut ran, mut called) = (midway, false);
+        let exit = loop {
+            let exit = self.run_once(gs, memory, stats);
             match exit {
-                Exit::Link => self.link(gs, arg as u32, memory, stats),
-                Exit::Indirect => {
-                    if !is_canonical(gs.target) {
-                        return self.refused_branch(gs);
-                    }
-                    gs.regs.rip = gs.target;
-                    // The stub would have counted.
-                    gs.ticks_left -= 1;
-                    self.indirect(gs, memory, stats);
-                    if gs.ticks_left == 0 {
-                        return Exit::Budget;
-                    }
+                Some(Exit::Attention) if ran => {
+                    called |= gs.take_attention();
+                    // A handler can't cut a counter that is just on its way out of a tight loop.
+                    gs.leave_one_tick();
                 }
-                Exit::Stale => gs.regs.rip = arg,
-                Exit::Syscall => {
-                    gs.regs.rip = arg;
-                    gs.regs.gpr[RCX] = arg;
-                    gs.regs.gpr[R11] = gs.regs.rflags;
-                    return exit;
-                }
-                // Straight-line code went on into another body of code.
-                Exit::Step => gs.regs.rip = arg,
-                Exit::Budget | Exit::Emulate => {
-                    gs.regs.rip = arg;
-                    return exit;
-                }
-                Exit::Fault => {
-                    self.recover(gs);
-                    return exit;
-                }
-                Exit::Attention => return exit,
+                Some(exit) => break exit,
+                None => {}
             }
+            ran = true;
+        };
+        if called {
+            gs.attention = 1;
         }
+        exit
+    }
+
+    /// Runs until translated code leaves for any reason; None if it was the cache's own business.
+    fn run_once(
+        &mut self,
+        gs: &mut GsBlock,
+        memory: &mut Memory,
+        stats: &mut Stats,
+    ) -> Option<Exit> {
+        if memory.stale_pending() {
+            self.forget(&memory.take_stale());
+        }
+        if self.dispatch_dirty {
+            self.reset_dispatch(gs);
+        }
+        if self.stubs_waiting {
+            self.install_stubs(gs);
+        }
+        let pc = gs.regs.rip;
+        let entry = match self.entry(pc, memory, stats) {
+            Ok(entry) => entry,
+            Err(FetchFault(addr)) => return Some(fetch_fault(gs, memory, addr)),
+        };
+        gs.resume = entry as u64;
+        gs.code = &raw const *self;
+        stats.entering();
+        if self.trace {
+            eprintln!(
+                "clew: enter {pc:#x} at {entry:#x}, {} ticks left",
+                gs.ticks_left
+            );
+        }
+        // SAFETY: `entry` is a translation of the instruction at `gs.regs.rip`, and gs is set.
+        let exit = unsafe { switch::enter(gs) };
+        stats.left(exit);
+        let arg = std::mem::take(&mut gs.exit_arg);
+        match exit {
+            Exit::Link => self.link(gs, arg as u32, memory, stats),
+            Exit::Indirect => {
+                if !is_canonical(gs.target) {
+                    return Some(self.refused_branch(gs));
+                }
+                gs.regs.rip = gs.target;
+                // The stub would have counted.
+                gs.add_ticks(-1);
+                self.indirect(gs, memory, stats);
+                if gs.ticks_left == 0 {
+                    return Some(Exit::Budget);
+                }
+            }
+            Exit::Stale => gs.regs.rip = arg,
+            Exit::Syscall => {
+                gs.regs.rip = arg;
+                gs.regs.gpr[RCX] = arg;
+                gs.regs.gpr[R11] = gs.regs.rflags;
+                return Some(exit);
+            }
+            // Straight-line code went on into another body of code.
+            Exit::Step => gs.regs.rip = arg,
+            Exit::Budget | Exit::Emulate => {
+                gs.regs.rip = arg;
+                return Some(exit);
+            }
+            Exit::Fault => {
+                self.recover(gs);
+                return Some(exit);
+            }
+            Exit::Attention => return Some(exit),
+        }
+        None
+    }
+
+    /// [`CodeCache::step`] of one instruction, whatever signals wait: it never ends with
+    /// [`Exit::Attention`].
+    pub fn step_on(&mut self, gs: &mut GsBlock, memory: &mut Memory, stats: &mut Stats) -> Exit {
+        let mut called = gs.take_attention();
+        let exit = loop {
+            match self.step(gs, memory, stats, 1) {
+                Exit::Attention => called |= gs.take_attention(),
+                exit => break exit,
+            }
+        };
+        if called {
+            gs.attention = 1;
+        }
+        exit
     }
 
     /// Runs `count` instructions of the current thread in a throw-away translation.
@@ -213,7 +274,7 @@ impl CodeCache {
             }
             Exit::Indirect => {
                 gs.regs.rip = gs.target;
-                gs.ticks_left -= 1;
+                gs.add_ticks(-1);
             }
             Exit::Syscall => {
                 gs.regs.rip = arg;

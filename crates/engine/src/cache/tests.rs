@@ -132,6 +132,36 @@ impl Machine {
         }
     }
 
+    /// The same with a signal waiting all the time: nothing is entered where it could be followed,
+    /// and from elsewhere exactly one tick is run, none of them lost.
+    fn run_called(&mut self, piece: unsafe extern "C" fn()) -> (u64, i64) {
+        const PLENTY: i64 = 1 << 40;
+        self.start(piece);
+        self.gs.clear_ticks();
+        self.gs.add_ticks(PLENTY);
+        loop {
+            self.gs.attention = 1;
+            let before = (self.gs.regs.rip, self.gs.ticks_in_hand());
+            let exit = self.code.enter(self.gs, &mut self.memory, &mut self.stats);
+            assert_eq!(exit, Exit::Attention);
+            assert_eq!(before, (self.gs.regs.rip, self.gs.ticks_in_hand()));
+            let exit = self.code.go_on(self.gs, &mut self.memory, &mut self.stats);
+            assert_eq!(self.gs.attention, 1, "the signal isn't forgotten");
+            let used = before.1 - self.gs.ticks_in_hand();
+            match exit {
+                Exit::Syscall => {
+                    let ticks = PLENTY - self.gs.ticks_in_hand();
+                    self.gs.attention = 0;
+                    self.gs.clear_ticks();
+                    return (self.gs.regs.gpr[RAX], ticks);
+                }
+                Exit::Budget => assert_eq!(used, 1),
+                other => panic!("unexpected {other:?} at {:#x}", self.gs.regs.rip),
+            }
+            self.gs.give_back();
+        }
+    }
+
     /// The same one instruction at a time.
     fn run_stepwise(&mut self, piece: unsafe extern "C" fn()) -> (u64, i64) {
         self.start(piece);
@@ -170,6 +200,7 @@ fn pieces_compute_the_same_at_any_budget() {
             }
             assert_eq!(machine.run_stepwise(piece), (expected, ticks));
             assert_eq!(machine.gs.regs.gpr[RCX], machine.gs.regs.rip);
+            assert_eq!(machine.run_called(piece), (expected, ticks));
         }
     });
 }

@@ -26,6 +26,9 @@ impl Executor {
         let exit = self
             .code
             .step(self.gs, &mut self.memory, &mut self.stats, 1);
+        if exit != Exit::Attention {
+            self.threads.steps = 0;
+        }
         // popf has set the flag as it wants it; the emulation of other values does so too.
         if opcode != Some(POPF) || exit == Exit::Attention {
             self.gs.regs.rflags |= TRAP_FLAG;

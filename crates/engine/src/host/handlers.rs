@@ -3,7 +3,9 @@
 //! The kernel does what it can do itself: a signal that the guest ignores or leaves at its
 //! default is given to the kernel as it is, so stops, deaths and core dumps are the kernel's own.
 //! A signal for which the guest has a handler gets [`entry`], with the flags that matter to the
-//! kernel (restarting, child stops). The synchronous ones always have it.
+//! kernel (restarting, child stops). The synchronous ones always have it; and so do, where deaths
+//! must be seen coming (*hooked*), those that kill by default: the engine then dies by itself, at a
+//! place that can be found again.
 //!
 //! Handlers may interrupt anything, with the guest's fs base loaded: no thread-local storage, no
 //! allocation, no locks.
@@ -52,12 +54,14 @@ pub fn set_kernel_action(sig: i32, action: &Action) -> i64 {
     }
 }
 
-/// What the kernel shall do so that the guest's `action` comes true.
-pub fn set_for_guest(sig: i32, action: &Action) -> i64 {
+/// What the kernel shall do so that the guest's `action` comes true. `hooked`: see above.
+pub fn set_for_guest(sig: i32, action: &Action, hooked: bool) -> i64 {
     let synchronous = SigSet::SYNCHRONOUS.contains(sig);
-    let default = action.handler == libc::SIG_DFL as u64 || action.handler == libc::SIG_IGN as u64;
+    let killing = action.handler == libc::SIG_DFL as u64;
+    let default = killing || action.handler == libc::SIG_IGN as u64;
+    let hooked = hooked && killing && SigSet::FATAL.contains(sig);
     let passed = (libc::SA_NOCLDSTOP | libc::SA_NOCLDWAIT) as u64;
-    if default && !synchronous {
+    if default && !synchronous && !hooked {
         let as_is = Action {
             handler: action.handler,
             flags: action.flags & passed,
@@ -70,6 +74,10 @@ pub fn set_for_guest(sig: i32, action: &Action) -> i64 {
     if synchronous {
         // A fault inside a handler shall be reported, not kill.
         flags |= libc::SA_NODEFER as u64;
+    }
+    if hooked {
+        // Should the guest change its mind before the signal is looked at, nothing has happened.
+        flags |= libc::SA_RESTART as u64;
     }
     if sig == super::hub::KICK {
         // A late kick must not disturb the executor's own calls.

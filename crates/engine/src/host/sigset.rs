@@ -26,6 +26,18 @@ impl SigSet {
     );
     /// All that may be blocked on the executor.
     pub const ASYNCHRONOUS: SigSet = SigSet(!SigSet::SYNCHRONOUS.0);
+    /// What kills by default and can be handled: all that doesn't stop, continue or do nothing.
+    pub const FATAL: SigSet = SigSet(
+        !(bit(libc::SIGKILL)
+            | bit(libc::SIGSTOP)
+            | bit(libc::SIGTSTP)
+            | bit(libc::SIGTTIN)
+            | bit(libc::SIGTTOU)
+            | bit(libc::SIGCONT)
+            | bit(libc::SIGCHLD)
+            | bit(libc::SIGURG)
+            | bit(libc::SIGWINCH)),
+    );
     /// What the kernel silently removes from every mask.
     pub const UNBLOCKABLE: SigSet = SigSet(bit(libc::SIGKILL) | bit(libc::SIGSTOP));
 

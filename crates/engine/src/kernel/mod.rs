@@ -76,6 +76,10 @@ pub struct Own {
     pub made_up_proc: bool,
     /// This is a vfork child: memory and translations are the parent's.
     pub in_vfork: bool,
+    /// Which process of the tree this is, without pids, and how many it has made: for the scheduling
+    /// policy.
+    pub lineage: u64,
+    pub children: u64,
 }
 
 /// Answers the system call that the current thread makes.

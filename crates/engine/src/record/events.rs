@@ -29,11 +29,11 @@ impl Executor {
         let now = self.ticks_now();
         let regs = self.gs.regs;
         let recorder = self.recorder.as_mut().expect("only while recording");
-        recorder.arrived += now - recorder.base;
+        recorder.arrived += now.saturating_sub(recorder.base);
         recorder.base = now;
         Arrival {
             regs,
-            events: recorder.events,
+            signals: recorder.signals,
         }
     }
 
@@ -43,7 +43,7 @@ impl Executor {
         let now = self.ticks_now();
         let recorder = self.recorder.as_mut().expect("only while recording");
         let at = if steps > 0 { recorder.at_budget } else { now };
-        let ticks = std::mem::take(&mut recorder.arrived) + at - recorder.base;
+        let ticks = std::mem::take(&mut recorder.arrived) + at.saturating_sub(recorder.base);
         recorder.base = now;
         self.threads.steps = 0;
         Place { ticks, steps }
@@ -147,7 +147,7 @@ impl Executor {
             }
             return;
         }
-        if self.recorder().events != arrival.events {
+        if self.recorder().signals != arrival.signals {
             // A signal took its place (a bad frame at sigreturn).
             return;
         }
@@ -233,7 +233,7 @@ impl Executor {
     pub(crate) fn recorded_instruction(&mut self) {
         let arrival = self.arrive();
         let what = kernel::emulate::instruction(self);
-        if self.recorder().events != arrival.events {
+        if self.recorder().signals != arrival.signals {
             // It faulted instead.
             return;
         }
@@ -251,6 +251,7 @@ impl Executor {
         before: &Regs,
     ) {
         let signo = info.signo();
+        self.recorder().signals += 1;
         self.recorder().event(&Event::Signal {
             place,
             cause,
@@ -480,6 +481,8 @@ impl Executor {
         let parent = self.current().number;
         let recorder = self.recorder();
         recorder.arrived = 0;
+        // What the child did last is told, or died with it.
+        recorder.call = None;
         if !sys::is_err(result) {
             if let Some(thread) = recorder.vforks.pop() {
                 recorder.event(&Event::EndedThread { thread });

@@ -27,8 +27,8 @@ pub struct Recorder {
     pub(super) arrived: u64,
     /// The same at the last time that its budget was used up.
     pub(super) at_budget: u64,
-    /// Number of events so far.
-    pub events: u64,
+    /// Number of handlers entered so far.
+    pub(super) signals: u64,
     next_thread: ThreadId,
     pub(super) standard: Standard,
     /// This process has just been forked: the effects belong to its stream's start.
@@ -54,8 +54,8 @@ fn now() -> u64 {
 /// How a thread came to an event: its registers there.
 pub struct Arrival {
     pub regs: Regs,
-    /// Number of events before it.
-    pub events: u64,
+    /// Number of signals before it.
+    pub signals: u64,
 }
 
 impl Recorder {
@@ -76,7 +76,7 @@ impl Recorder {
             arrived: 0,
             call: None,
             at_budget: 0,
-            events: 0,
+            signals: 0,
             next_thread: 1,
             standard,
             just_forked: false,
@@ -121,7 +121,6 @@ impl Recorder {
         let parent = self.producer.stream();
         self.producer = self.channel.producer_of(stream)?;
         self.encoder = Encoder::default();
-        self.events = 0;
         self.arrived = 0;
         self.last_stamp = now();
         self.just_forked = true;
@@ -142,7 +141,6 @@ impl Recorder {
             self.put(&Event::Time(time));
         }
         self.put(event);
-        self.events += 1;
         if self.producer.status() != Status::Recording {
             self.lost();
         }

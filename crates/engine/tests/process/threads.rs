@@ -77,7 +77,8 @@ fn turns_go_round() {
         ex.schedule();
         assert_eq!(ex.gs.regs.rip, RIP + turn % 4);
         assert_eq!(ex.gs.ymm[0], [(turn % 4) as u8; 32]);
-        assert_eq!(ex.gs.ticks_left, 200_000);
+        // The first part of a turn, after which it is looked at.
+        assert!((700..1400).contains(&ex.gs.ticks_left));
     }
 }
 

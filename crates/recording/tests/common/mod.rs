@@ -200,12 +200,17 @@ impl Source {
         }
     }
 
+    /// Checks that a record is number `n` of the sequence.
+    pub fn is(&self, n: u64, found: Record) {
+        self.record(n, |record| assert_eq!(found, record));
+    }
+
     /// How many records a stream has; they are the first ones of this sequence.
     pub fn check(&self, recording: &Recording, stream: StreamId) -> u64 {
         let mut reader = recording.stream(stream).unwrap();
         let mut count = 0;
         while let Some(found) = reader.next().unwrap() {
-            self.record(count, |record| assert_eq!(found, record));
+            self.is(count, found);
             count += 1;
         }
         count

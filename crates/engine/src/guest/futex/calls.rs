@@ -156,6 +156,7 @@ impl Executor {
 
     /// Wakes waiters of a word; how many.
     pub fn futex_wake(&mut self, at: u64, count: usize, bitset: u32) -> usize {
+        self.mix_waiters(at);
         let woken = self.threads.futexes.wake(at, count, bitset);
         for &slot in &woken {
             self.wake(

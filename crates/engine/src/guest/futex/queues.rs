@@ -26,6 +26,15 @@ impl Queues {
         self.place.insert(slot, word);
     }
 
+    /// Puts the waiters of `word` into another order; `choose` gives one out of so many.
+    pub fn mix(&mut self, word: u64, mut choose: impl FnMut(usize) -> usize) {
+        if let Some(queue) = self.by_word.get_mut(&word) {
+            for last in (1..queue.len()).rev() {
+                queue.swap(last, choose(last + 1));
+            }
+        }
+    }
+
     /// Removes up to `count` waiters of `word` that wait for any of `bitset`, oldest first.
     pub fn wake(&mut self, word: u64, count: usize, bitset: u32) -> Vec<usize> {
         let mut woken = Vec::new();
@@ -103,6 +112,17 @@ mod tests {
         assert_eq!(queues.wake(64, 1, 2), [2]);
         assert_eq!(queues.wake(64, 9, !0), [1, 3]);
         assert!(queues.wake(64, 9, !0).is_empty() && queues.words().is_empty());
+    }
+
+    #[test]
+    fn mixing_keeps_everybody() {
+        let mut queues = Queues::default();
+        (0..5).for_each(|slot| queues.wait(64, slot, !0));
+        queues.mix(64, |_| 0);
+        let mut woken = queues.wake(64, 9, !0);
+        assert_ne!(woken, [0, 1, 2, 3, 4]);
+        woken.sort_unstable();
+        assert_eq!(woken, [0, 1, 2, 3, 4]);
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! From "taken" to the guest's handler: what was taken is given to its thread, looked at again
 //! under the current mask and disposition, and put on the guest's stack.
 
+use std::sync::atomic::Ordering;
+
 use super::altstack::{AltStack, SS_AUTODISARM};
 use super::frame::{self, Details};
 use clew_recording::event::{Cause, Place};
 
 use crate::context::{RAX, RDI, RDX, RSI, RSP, Xsave};
 use crate::executor::Executor;
-use crate::guest::threads::State;
+use crate::guest::threads::{State, Thread};
 use crate::host::siginfo::{self, Siginfo};
 use crate::host::sigset::SigSet;
 use crate::host::{handlers, switch};
@@ -51,6 +53,7 @@ impl Executor {
         }
         for info in taken {
             let slot = self.threads.slot_accepting(info.signo());
+            self.die_if_fatal(slot, info.signo());
             match self.threads.get(slot) {
                 // Only a signal to its proxy ends its call.
                 Some(thread) if thread.state == State::OnProxy => {
@@ -58,6 +61,42 @@ impl Executor {
                 }
                 _ => self.give_signal(slot, info),
             }
+        }
+    }
+
+    /// A call failed in a way that comes with a signal to the kernel thread that made it. With
+    /// several guest threads that may have been the executor, which blocks everything: the signal is
+    /// the current thread's.
+    pub fn collect_raised(&mut self, value: i64) {
+        let sig = match -value as i32 {
+            libc::EPIPE => libc::SIGPIPE,
+            libc::EFBIG => libc::SIGXFSZ,
+            _ => return,
+        };
+        if !self.multi_threaded() {
+            return;
+        }
+        let (set, mut info, at_once) = (SigSet::only(sig), Siginfo::zeroed(), [0u64; 2]);
+        // SAFETY: the kernel reads a set and a time and writes one siginfo, all of them alive.
+        let got = unsafe {
+            crate::syscall!(
+                libc::SYS_rt_sigtimedwait,
+                &raw const set,
+                &raw mut info,
+                &raw const at_once,
+                8
+            )
+        };
+        if got != i64::from(sig) {
+            return;
+        }
+        if self.current().signals.mask.contains(sig) {
+            // Not the process's: another thread mustn't have it.
+            self.sync_mask();
+            siginfo::send_to_thread(self.tid(), sig);
+        } else {
+            self.current().signals.pending.push_back(info);
+            self.look_again();
         }
     }
 
@@ -119,11 +158,29 @@ impl Executor {
         }
         match sig {
             libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH | libc::SIGCONT => {}
-            _ if SigSet::SYNCHRONOUS.contains(sig) => {
+            _ if self.signals.kills(sig) => self.die(sig, Cause::Outside),
+            // The disposition changed after the signal was taken, or a call raised it. Back in the
+            // kernel it would kill from beside, with the guest going on for a while.
+            _ if SigSet::FATAL.contains(sig) && !self.is_spared() => {
                 self.die(sig, Cause::Outside);
             }
             // The disposition changed after the signal was taken: now it's the kernel's to act on.
             _ => siginfo::requeue(self.current().tid, info),
+        }
+    }
+
+    /// Whether this is the first process of a pid namespace: the kernel spares it what kills by
+    /// default.
+    pub(in crate::guest) fn is_spared(&self) -> bool {
+        self.gs.hub.pid.load(Ordering::Relaxed) == 1
+    }
+
+    /// Ends the process if `sig`, which has come for this thread, kills and isn't blocked there.
+    /// Whatever its threads wait for, there is nobody left to wait.
+    pub(in crate::guest) fn die_if_fatal(&mut self, slot: usize, sig: i32) {
+        let accepts = |thread: &Thread| !thread.signals.mask.contains(sig);
+        if self.threads.get(slot).is_some_and(accepts) && self.signals.kills(sig) {
+            self.die(sig, Cause::Outside);
         }
     }
 

@@ -30,6 +30,8 @@ use altstack::AltStack;
 pub struct Signals {
     /// Empty: never asked about; what exec left, which the kernel knows.
     actions: [OnceCell<Action>; NSIG],
+    /// Signals that kill by default come to the engine first.
+    pub hooked: bool,
 }
 
 impl Default for Signals {
@@ -37,6 +39,7 @@ impl Default for Signals {
     fn default() -> Signals {
         Signals {
             actions: std::array::from_fn(|_| OnceCell::from(Action::default())),
+            hooked: false,
         }
     }
 }
@@ -45,10 +48,20 @@ impl Signals {
     /// What exec leaves: ignored signals stay ignored, the rest is at its default.
     /// The kernel is asked only about those that come up: most programs look at a few, and 64
     /// calls would take a good part of their start.
-    pub fn inherited() -> Signals {
-        Signals {
+    pub fn inherited(hooked: bool) -> Signals {
+        let signals = Signals {
             actions: [const { OnceCell::new() }; NSIG],
+            hooked,
+        };
+        for sig in 1..=NSIG as i32 {
+            if SigSet::SYNCHRONOUS.contains(sig)
+                || sig == libc::SIGPIPE
+                || (hooked && SigSet::FATAL.contains(sig))
+            {
+                handlers::set_for_guest(sig, signals.action(sig), hooked);
+            }
         }
+        signals
     }
 
     pub fn action(&self, sig: i32) -> &Action {
@@ -58,7 +71,13 @@ impl Signals {
     /// Changes a disposition, in the kernel too.
     pub fn set_action(&mut self, sig: i32, action: Action) {
         self.actions[sig as usize - 1] = OnceCell::from(action);
-        handlers::set_for_guest(sig, &action);
+        handlers::set_for_guest(sig, &action, self.hooked);
+    }
+
+    /// Whether `sig` kills and the engine is to see to it.
+    pub fn kills(&self, sig: i32) -> bool {
+        let ours = SigSet::SYNCHRONOUS.contains(sig) || self.hooked;
+        ours && SigSet::FATAL.contains(sig) && self.action(sig).handler == libc::SIG_DFL as u64
     }
 
     /// Before a child that shares our memory (vfork) runs: its changes must not stay.

@@ -133,7 +133,7 @@ impl Executor {
         set_kernel_mask(SigSet::ASYNCHRONOUS);
         for sig in 1..=64 {
             if SigSet::SYNCHRONOUS.contains(sig) {
-                handlers::set_for_guest(sig, self.signals.action(sig));
+                handlers::set_for_guest(sig, self.signals.action(sig), self.signals.hooked);
             }
         }
         if !self.threads.multi {

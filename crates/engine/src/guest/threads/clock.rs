@@ -1,12 +1,13 @@
-//! How long turns take: to end those that are spent in system calls rather than in ticks, and to
-//! tell a guest thread its processor time, which the kernel only knows of the executor's.
+//! How long turns take: to end those that are spent in slow system calls, and to tell a guest
+//! thread its processor time, which the kernel only knows of the executor's.
 
 use crate::executor::Executor;
 use crate::guest::futex::time::now;
 
-/// A turn may take about a millisecond when others wait (time-stamp counters run at 2 to 4 GHz).
-/// Ticks alone don't bound it: one system call can take longer than a whole budget.
-const LONGEST_TURN: u64 = 3_000_000;
+/// A turn may take some 20 milliseconds when others wait (time-stamp counters run at 2 to 4 GHz).
+/// Ticks and the number of calls bound it much earlier, except for calls that take long (a write of
+/// megabytes). Not less, since this makes schedules depend on how busy the machine is.
+const LONGEST_TURN: u64 = 60_000_000;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TurnClock {

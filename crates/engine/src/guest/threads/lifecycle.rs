@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
+use super::policy::{Policy, lineage_of_child};
 use super::{State, Thread, Threads};
 use crate::executor::Executor;
 use crate::guest::signals::{Signals, ThreadSignals};
-use crate::host::handlers;
 use crate::host::kernel_thread::Role;
 use crate::host::sigset::{self, SigSet, set_kernel_mask};
 use crate::host::{altstack, crash};
@@ -19,8 +19,7 @@ pub struct Borrowed {
     signals: Signals,
     pid: i32,
     executor_tid: i32,
-    ticks_left: i64,
-    kicked: i64,
+    ticks: i64,
 }
 
 fn own_ids() -> (i32, i32) {
@@ -51,12 +50,9 @@ impl Executor {
         assert!(stack != 0, "no memory for the signal handlers' stack");
         self.gs.hub.handler_stack.store(stack, Ordering::Relaxed);
         altstack::install(stack, altstack::EXECUTOR_SIZE);
-        self.signals = Signals::inherited();
-        for sig in 1..=64 {
-            if SigSet::SYNCHRONOUS.contains(sig) || sig == libc::SIGPIPE {
-                handlers::set_for_guest(sig, self.signals.action(sig));
-            }
-        }
+        let hooked = (self.recording() || self.options.hook) && !self.is_spared();
+        self.signals = Signals::inherited(hooked);
+        self.threads.policy = Policy::new(&self.options, self.kernel.own.lineage);
         let tid = self.gs.hub.executor_tid.load(Ordering::Relaxed);
         let main = self.current();
         main.tid = tid;
@@ -74,6 +70,7 @@ impl Executor {
     /// Before a fork or vfork: blocks everything, so that a signal is taken either by the parent
     /// before or by the right process after.
     pub fn before_fork(&mut self) {
+        self.kernel.own.children += 1;
         set_kernel_mask(SigSet::ASYNCHRONOUS);
         if !self.threads.multi {
             self.current().signals.kernel_mask = SigSet::ASYNCHRONOUS;
@@ -95,12 +92,21 @@ impl Executor {
         self.gs.host.clear();
         let threads = std::mem::take(&mut self.threads);
         self.threads = only_current(threads);
+        self.choose_own_policy();
         self.current().tid = own_ids().1;
         self.current().robust_list = 0;
         self.current().clear_child_tid = 0;
         // Whatever the parent had, set it anew.
         self.current().signals.kernel_mask = SigSet::ALL;
         self.sync_mask();
+    }
+
+    /// A child decides by itself, but as it did the last time.
+    fn choose_own_policy(&mut self) {
+        let own = &mut self.kernel.own;
+        own.lineage = lineage_of_child(own.lineage, own.children);
+        own.children = 0;
+        self.threads.policy = Policy::new(&self.options, own.lineage);
     }
 
     /// Before a vfork: lends the executor to the child, which runs on it, in the same memory, as
@@ -121,8 +127,7 @@ impl Executor {
             signals: self.signals.snapshot(),
             pid: self.gs.hub.pid.load(Ordering::Relaxed),
             executor_tid: self.gs.hub.executor_tid.load(Ordering::Relaxed),
-            ticks_left: self.gs.ticks_left,
-            kicked: self.gs.kicked,
+            ticks: self.gs.ticks_in_hand(),
         };
         // A signal that the parent took stays the parent's.
         let slot = borrowed.threads.current;
@@ -131,14 +136,14 @@ impl Executor {
                 .host
                 .drain(|info| thread.signals.pending.push_back(info));
         }
-        self.gs.ticks_left = 0;
-        self.gs.kicked = 0;
+        self.gs.clear_ticks();
         borrowed
     }
 
     /// In the child of a vfork, first thing.
     pub fn after_vfork_child(&mut self) {
         self.note_ids();
+        self.choose_own_policy();
         self.current().tid = own_ids().1;
         self.current().signals.kernel_mask = SigSet::ALL;
         self.sync_mask();
@@ -155,8 +160,8 @@ impl Executor {
             .hub
             .executor_tid
             .store(borrowed.executor_tid, Ordering::Relaxed);
-        self.gs.ticks_left = borrowed.ticks_left;
-        self.gs.kicked = borrowed.kicked;
+        self.gs.clear_ticks();
+        self.gs.add_ticks(borrowed.ticks);
         self.after_fork_parent();
         // Look at everything once: what was taken before, what came meanwhile.
         self.look_again();
@@ -165,6 +170,7 @@ impl Executor {
     /// The process is about to end: last accounts.
     pub fn ending(&mut self) {
         self.count_ticks();
+        self.trace_turn();
         if !self.kernel.own.in_vfork {
             self.code.save();
         }
@@ -177,6 +183,7 @@ impl Executor {
 fn only_current(mut threads: Threads) -> Threads {
     let mut only = Threads {
         budget: threads.budget,
+        steps: threads.steps,
         ..Threads::default()
     };
     only.pool = std::mem::take(&mut threads.pool);

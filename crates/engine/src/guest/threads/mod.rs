@@ -9,9 +9,11 @@ pub mod clock;
 pub mod exit;
 pub mod identity;
 pub mod lifecycle;
+pub mod policy;
 pub mod robust;
 pub mod schedule;
 pub mod spawn;
+pub mod turns;
 
 pub use exit::{sys_exit, sys_exit_group};
 pub use identity::*;
@@ -82,6 +84,8 @@ pub struct Thread {
     posted_mask: Option<SigSet>,
     /// Numbers its waits, so that old timeouts are told from current ones.
     wait: u64,
+    /// What the scheduling policy knows about it.
+    standing: policy::Standing,
     /// Time-stamp cycles of its turns, and the processor time it was last told.
     cycles: u64,
     cpu_time: u64,
@@ -105,6 +109,7 @@ impl Thread {
             masked_call: false,
             posted_mask: None,
             wait: 0,
+            standing: policy::Standing::default(),
             cycles: 0,
             cpu_time: 0,
         })
@@ -127,10 +132,15 @@ pub struct Threads {
     queue: VecDeque<usize>,
     multi: bool,
     turn_over: bool,
-    /// Single steps since the budget was last used up.
-    pub steps: u32,
+    /// The current thread said that it has nothing to do for now.
+    gave_way: bool,
     /// The budget of this turn.
     budget: i64,
+    turn: turns::Turn,
+    /// Single steps since the guest last left the cache at a tick. 0 after any other exit.
+    pub steps: u32,
+    midway: bool,
+    policy: policy::Policy,
     timers: BinaryHeap<Timer>,
     waits: u64,
     clock: clock::TurnClock,
@@ -149,8 +159,12 @@ impl Default for Threads {
             queue: VecDeque::new(),
             multi: false,
             turn_over: false,
-            steps: 0,
+            gave_way: false,
             budget: 0,
+            turn: turns::Turn::default(),
+            steps: 0,
+            midway: false,
+            policy: policy::Policy::default(),
             timers: BinaryHeap::new(),
             waits: 0,
             clock: clock::TurnClock::default(),
@@ -257,5 +271,6 @@ impl Executor {
     /// Ends the turn of the current thread: `sched_yield`, `pause`.
     pub fn yield_turn(&mut self) {
         self.threads.turn_over();
+        self.threads.gave_way = true;
     }
 }

@@ -1,8 +1,7 @@
-//! Whose turn it is: round robin over runnable threads; sleep when there is none.
+//! Whose turn it is: the policy chooses among runnable threads; sleep when there is none.
 
 use std::cmp::Reverse;
 
-use clew_recording::event::Cause;
 
 use super::{State, Wake};
 use crate::context::RAX;
@@ -14,13 +13,6 @@ use crate::host::sigset::SigSet;
 use crate::host::switch;
 use crate::sys::err;
 
-/// Ticks of a turn when nobody else wants to run. Only bounds how long a timeout or a request to
-/// stop may go unnoticed: some milliseconds.
-const BUDGET_ALONE: i64 = 2_000_000;
-/// With others waiting: about half a millisecond, so that a switch (half a microsecond) is lost
-/// in the noise and no thread waits long.
-const BUDGET_SHARED: i64 = 200_000;
-
 impl Executor {
     /// Leaves with a current thread that can run, its signals delivered and its budget set.
     pub fn schedule(&mut self) {
@@ -28,7 +20,7 @@ impl Executor {
             loop {
                 self.deliver_signals();
                 self.threads.turn_over = false;
-                self.refill(BUDGET_ALONE);
+                self.refill();
                 // A kick before the refill may have cut nothing: look again.
                 if !self.attention() {
                     return;
@@ -38,11 +30,7 @@ impl Executor {
         loop {
             self.collect_reports();
             self.deliver_signals();
-            let others = !self.threads.queue.is_empty() || !self.threads.timers.is_empty();
-            if !self.current_is_runnable()
-                || self.threads.turn_over
-                || (others && self.turn_is_long())
-            {
+            if !self.current_is_runnable() || self.threads.turn_over || self.turn_is_up() {
                 self.expire_timers();
                 self.stop_clock();
                 if !self.next_thread() {
@@ -56,8 +44,7 @@ impl Executor {
             if !self.current().signals.pending.is_empty() {
                 self.deliver_to_current();
             }
-            let shared = !self.threads.queue.is_empty() || !self.threads.timers.is_empty();
-            self.refill(if shared { BUDGET_SHARED } else { BUDGET_ALONE });
+            self.refill();
             self.gs.hub.entering_guest();
             self.record_loose_effects();
             if !self.gs.hub.any() && !self.attention() {
@@ -67,61 +54,19 @@ impl Executor {
         }
     }
 
-    /// The budget counter reached zero. If a kick had cut it, the turn goes on.
-    pub fn budget_spent(&mut self) {
-        self.note_budget();
-        if self.gs.kicked == 0 {
-            self.threads.turn_over();
-        }
-    }
-
-    /// Gives back what kicks took away; starts the count anew when nothing is left.
-    fn refill(&mut self, budget: i64) {
-        // Handlers change these two on this kernel thread: take `kicked` away first. A kick
-        // in between finds at most one tick left and only calls for attention.
-        if self.gs.kicked != 0 {
-            let kicked = std::mem::take(&mut self.gs.kicked);
-            self.gs.ticks_left += kicked;
-        }
-        if self.gs.ticks_left <= 0 || self.gs.ticks_left > budget {
-            self.count_ticks();
-            self.threads.budget = budget;
-            self.gs.ticks_left = budget;
-        }
-    }
-
-    /// The ticks of the current thread so far.
-    pub fn ticks_now(&self) -> u64 {
-        let left = self.gs.ticks_left + self.gs.kicked;
-        let used = (self.threads.budget - left).max(0) as u64;
-        let slot = self.threads.current;
-        self.threads
-            .get(slot)
-            .map_or(0, |thread| thread.ticks + used)
-    }
-
-    /// Books the ticks of the turn so far.
-    pub fn count_ticks(&mut self) {
-        let left = self.gs.ticks_left + self.gs.kicked;
-        let used = (self.threads.budget - left).max(0) as u64;
-        self.threads.budget = left;
-        self.stats.ticks += used;
-        let slot = self.threads.current;
-        if let Some(thread) = self.threads.get_mut(slot) {
-            thread.ticks += used;
-        }
-    }
-
-    /// Makes the next runnable thread current; false if there is none.
+    /// Makes the next thread current, if another shall run; false if none can.
     fn next_thread(&mut self) -> bool {
         self.threads.turn_over = false;
-        let current = self.threads.current;
-        let Some(next) = self.threads.queue.pop_front() else {
-            return self.current_is_runnable();
+        let current = self.current_is_runnable().then_some(self.threads.current);
+        self.judge_turn(current);
+        let threads = &mut self.threads;
+        let next = threads
+            .policy
+            .next(&mut threads.queue, current, &mut threads.slots);
+        let Some(next) = next else {
+            return current.is_some();
         };
-        if self.current_is_runnable() {
-            self.threads.queue.push_back(current);
-        }
+        self.threads.queue.extend(current);
         self.switch_to(next);
         true
     }
@@ -129,6 +74,7 @@ impl Executor {
     pub(super) fn switch_to(&mut self, next: usize) {
         self.count_ticks();
         self.record_switch(next);
+        self.trace_turn();
         let current = self.threads.current;
         if let Some(old) = self.threads.slots[current].as_deref_mut() {
             old.regs = self.gs.regs;
@@ -139,10 +85,11 @@ impl Executor {
             self.gs.regs = new.regs;
             switch::load_extended(self.gs, &new.xsave);
         }
-        self.gs.ticks_left = 0;
-        self.gs.kicked = 0;
+        self.gs.clear_ticks();
         self.threads.budget = 0;
         self.note_switched();
+        self.threads.steps = 0;
+        self.threads.turn = Default::default();
     }
 
     /// The current thread has waited: gives it the result, in its own turn.
@@ -250,6 +197,7 @@ impl Executor {
     /// A signal for a thread: kept for its next turn if there is a handler to run, which ends an
     /// emulated wait; otherwise the kernel gets it back or it is dropped.
     pub(in crate::guest) fn give_signal(&mut self, slot: usize, info: Siginfo) {
+        self.die_if_fatal(slot, info.signo());
         let current = self.threads.current;
         let Some(thread) = self.threads.get_mut(slot) else {
             return;
@@ -281,9 +229,6 @@ impl Executor {
             }
         } else {
             let ignored = self.signals.action(sig).handler == libc::SIG_IGN as u64;
-            if !blocked && !ignored && SigSet::SYNCHRONOUS.contains(sig) {
-                self.die(sig, Cause::Outside);
-            }
             self.sync_mask_of(slot);
             if blocked || !ignored {
                 self.send_back(tid, &info);

@@ -1,0 +1,320 @@
+//! Turns: how many ticks they get, how they are counted, and where they end.
+//!
+//! A turn ends, and a signal is delivered, only at places that can be found again: right after an
+//! event (a system call, an instruction that the engine answers, a fault), or when the budget is
+//! exactly used up, or a known number of single instructions after that. The single steps are there
+//! so that any instruction can be a turn's last; races lie between instructions, and ticks alone
+//! would hide most of them.
+
+use super::policy::{Standing, Standings};
+use super::{Thread, Threads};
+use crate::context::Exit;
+use crate::executor::Executor;
+use crate::guest::trap_flag::TRAP_FLAG;
+use crate::kernel::stop;
+
+/// Ticks of a turn when nobody else wants to run. Only bounds how long a request to stop may go
+/// unnoticed: some milliseconds.
+const ALONE: i64 = 2_000_000;
+/// When somebody waits with a timeout: it is looked at when the turn ends.
+const TIMED: i64 = 200_000;
+/// More than any number of single steps can use up.
+const PLENTY: i64 = 1 << 40;
+
+/// Who else is there, from least to most urgent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Company {
+    #[default]
+    Nobody,
+    /// Threads that wait with a timeout.
+    Timers,
+    /// Runnable threads.
+    Others,
+}
+
+/// The turn of the current thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Turn {
+    company: Company,
+    /// System calls since the budget was set.
+    calls: u64,
+    /// Ticks so far, for the trace.
+    ticks: u64,
+    /// Ticks that will be added when the budget is used up, before the turn is over.
+    to_come: i64,
+    glance: Glance,
+}
+
+/// Looking at a thread at the beginning of its turn: has anything changed between two ticks? One
+/// that waits for others by spinning shall not use up whole turns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Glance {
+    #[default]
+    Done,
+    First,
+    /// What was seen at the first: instruction and registers.
+    Second(u64, [u64; 16]),
+}
+
+enum Glanced {
+    /// There is nothing (more) to look for: the turn is over.
+    NotNow,
+    GoesOn,
+    Spins,
+}
+
+impl Standings for Vec<Option<Box<Thread>>> {
+    fn of(&mut self, slot: usize) -> &mut Standing {
+        let thread = self[slot].as_deref_mut();
+        &mut thread.expect("only living threads are runnable").standing
+    }
+}
+
+impl Threads {
+    /// The current thread makes a system call.
+    pub fn count_call(&mut self) {
+        self.turn.calls += 1;
+        if self.multi {
+            self.policy.count_work(self.policy.call_cost());
+        }
+    }
+
+    /// The guest was left at a place that can't be found again: it must go on.
+    pub fn set_midway(&mut self) {
+        self.midway = true;
+    }
+    pub fn take_midway(&mut self) -> bool {
+        std::mem::take(&mut self.midway)
+    }
+
+    fn company(&self) -> Company {
+        if !self.queue.is_empty() {
+            Company::Others
+        } else if !self.timers.is_empty() {
+            Company::Timers
+        } else {
+            Company::Nobody
+        }
+    }
+}
+
+impl Executor {
+    /// The tick counter reached zero. If a kick had cut it the turn isn't over, but something has
+    /// come that may end it.
+    pub fn budget_spent(&mut self) {
+        self.note_budget();
+        let kicked = self.gs.kicked != 0;
+        if !kicked {
+            match self.glance() {
+                Glanced::GoesOn => return,
+                // It only waits: no matter where.
+                Glanced::Spins => return self.yield_turn(),
+                Glanced::NotNow => {}
+            }
+            self.threads.turn_over();
+            self.watch_for_spinning();
+        }
+        let exact = self.recording() || self.threads.policy.hunts();
+        if exact && self.lockstep.is_none() && (kicked || !self.threads.queue.is_empty()) {
+            let steps = self.threads.policy.steps(kicked);
+            self.take_steps(steps);
+        }
+    }
+
+    /// The budget is used up, which may be a part of the turn's only.
+    fn glance(&mut self) -> Glanced {
+        let (pc, registers) = (self.gs.regs.rip, self.gs.regs.gpr);
+        let threads = &mut self.threads;
+        let ticks = match threads.turn.glance {
+            Glance::Done => return Glanced::NotNow,
+            Glance::First => {
+                threads.turn.glance = Glance::Second(pc, registers);
+                threads.policy.glance().map_or(1, |ticks| ticks as i64)
+            }
+            Glance::Second(first_pc, first) => {
+                threads.turn.glance = Glance::Done;
+                let same = first_pc == pc && first == registers;
+                if same && threads.turn.calls == 0 && threads.company() == Company::Others {
+                    return Glanced::Spins;
+                }
+                threads.turn.to_come
+            }
+        };
+        let ticks = ticks.min(threads.turn.to_come);
+        if ticks <= 0 {
+            return Glanced::NotNow;
+        }
+        threads.turn.to_come -= ticks;
+        self.count_ticks();
+        self.threads.budget += ticks;
+        self.gs.add_ticks(ticks);
+        Glanced::GoesOn
+    }
+
+    /// Runs up to `count` single instructions. One that leads to an event is the last.
+    fn take_steps(&mut self, count: u32) {
+        for _ in 0..count {
+            // Those are stepped anyway, each with an event.
+            if self.gs.regs.rflags & TRAP_FLAG != 0 {
+                return;
+            }
+            // A kick may cut even this, and then the step ends with `Budget`: it's still one step.
+            self.gs.give_back();
+            self.gs.add_ticks(PLENTY);
+            self.threads.budget += PLENTY;
+            let exit = self
+                .code
+                .step_on(self.gs, &mut self.memory, &mut self.stats);
+            self.gs.give_back();
+            self.gs.add_ticks(-PLENTY);
+            self.threads.budget -= PLENTY;
+            let done = self.threads.steps + 1;
+            self.threads.steps = 0;
+            match exit {
+                Exit::Step | Exit::Link | Exit::Indirect | Exit::Stale | Exit::Budget => {}
+                _ => {
+                    self.handle(exit);
+                    // No event: the step wrote to code, which takes a detour.
+                    if !self.threads.take_midway() {
+                        return;
+                    }
+                }
+            }
+            self.threads.steps = done;
+        }
+    }
+
+    /// Gives back what kicks took away; starts the count anew when nothing is left, or when
+    /// somebody has come for whom the turn is too long.
+    pub(super) fn refill(&mut self) {
+        self.gs.give_back();
+        let left = self.gs.ticks_in_hand();
+        let company = self.threads.company();
+        if left > 0 && company <= self.threads.turn.company {
+            return;
+        }
+        self.count_ticks();
+        let threads = &mut self.threads;
+        let length = match company {
+            Company::Nobody => ALONE,
+            Company::Timers => TIMED,
+            Company::Others => {
+                let standing = threads.slots.of(threads.current);
+                threads.policy.turn_length(standing) as i64
+            }
+        };
+        let glance = (company == Company::Others)
+            .then(|| threads.policy.glance())
+            .flatten();
+        let budget = glance.map_or(length, |ticks| length.min(ticks as i64));
+        threads.turn.to_come = length - budget;
+        threads.turn.glance = if glance.is_some() {
+            Glance::First
+        } else {
+            Glance::Done
+        };
+        threads.turn.company = company;
+        threads.turn.calls = 0;
+        threads.budget = budget;
+        self.gs.add_ticks(budget - left);
+    }
+
+    /// The ticks of the current thread so far.
+    pub fn ticks_now(&self) -> u64 {
+        let used = (self.threads.budget - self.gs.ticks_in_hand()).max(0) as u64;
+        let current = self.threads.get(self.threads.current);
+        current.map_or(0, |thread| thread.ticks + used)
+    }
+
+    /// Books the ticks of the turn so far.
+    pub fn count_ticks(&mut self) {
+        let left = self.gs.ticks_in_hand();
+        let used = (self.threads.budget - left).max(0) as u64;
+        let threads = &mut self.threads;
+        threads.budget = left;
+        threads.turn.ticks += used;
+        self.stats.ticks += used;
+        if threads.multi {
+            threads.policy.count_work(used);
+        }
+        let slot = threads.current;
+        if let Some(thread) = threads.get_mut(slot) {
+            thread.ticks += used;
+        }
+    }
+
+    /// Whether the current thread has had its share although ticks are left: it makes many calls,
+    /// or long ones, or one with a higher priority has come.
+    pub(super) fn turn_is_up(&mut self) -> bool {
+        let company = self.threads.company();
+        if company == Company::Nobody {
+            return false;
+        }
+        let calls = self.threads.turn.calls;
+        if calls != 0 {
+            let spent = calls * self.threads.policy.call_cost();
+            let left = self.gs.ticks_in_hand() + self.threads.turn.to_come;
+            if company <= self.threads.turn.company && left <= spent as i64 {
+                return true;
+            }
+        }
+        if self.threads.policy.watches_time() {
+            return self.turn_is_long();
+        }
+        self.count_ticks();
+        let threads = &self.threads;
+        let standing = |&slot: &usize| Some(&threads.get(slot)?.standing);
+        standing(&threads.current).is_some_and(|current| {
+            let others = threads.queue.iter().filter_map(standing);
+            threads.policy.overdue(current, others)
+        })
+    }
+
+    /// Before the next thread is chosen: what the turn of `current` says about it.
+    pub(super) fn judge_turn(&mut self, current: Option<usize>) {
+        self.count_ticks();
+        let threads = &mut self.threads;
+        let gave_way = std::mem::take(&mut threads.gave_way);
+        if let (true, Some(slot)) = (gave_way, current) {
+            threads.policy.gives_way(threads.slots.of(slot));
+        }
+        // If it is chosen again its budget starts anew.
+        threads.turn.calls = 0;
+        threads.turn.company = Company::Nobody;
+    }
+
+    /// A whole turn is over. Has the thread been waiting for others all the time?
+    fn watch_for_spinning(&mut self) {
+        if self.threads.company() != Company::Others {
+            return;
+        }
+        let regs = &self.gs.regs;
+        let quiet = self.threads.turn.calls == 0;
+        let threads = &mut self.threads;
+        let standing = threads.slots.of(threads.current);
+        if standing.turn_ended(regs.rip, &regs.gpr, quiet) {
+            threads.policy.gives_way(standing);
+        }
+    }
+
+    /// Before waiters of a futex are woken: under some policies any may be the first.
+    pub(in crate::guest) fn mix_waiters(&mut self, word: u64) {
+        let Threads {
+            futexes, policy, ..
+        } = &mut self.threads;
+        if policy.wakes_at_random() {
+            futexes.mix(word, |count| policy.choose(count));
+        }
+    }
+
+    /// `--debug turns`: a line for each turn.
+    pub(super) fn trace_turn(&self) {
+        let threads = &self.threads;
+        if self.options.turns && threads.multi {
+            stop::warn(&format!(
+                "turn: thread {}, {} ticks, {} steps",
+                threads.current, threads.turn.ticks, threads.steps
+            ));
+        }
+    }
+}
