@@ -26,7 +26,8 @@ pub struct Recording {
     /// The folder for copies of mapped files.
     pub files: OwnedFd,
     pub seed: u64,
-    /// Hide what isn't in [`machine::PORTABLE`].
+    /// Hide what isn't in [`machine::PORTABLE`]. Nobody does yet.
+    #[allow(dead_code)]
     pub portable: bool,
 }
 
