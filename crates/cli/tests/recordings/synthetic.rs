@@ -150,7 +150,9 @@ impl Builder {
     pub fn stream(mut self, id: StreamId, records: Records) -> Builder {
         let chunk = self.packer.pack(Kind::Records, id, &records.bytes, &[]);
         self.log.extend_from_slice(chunk);
-        let chunk = self.packer.pack(Kind::StreamEnd(StreamEnd::Ended), id, &[], &[]);
+        let chunk = self
+            .packer
+            .pack(Kind::StreamEnd(StreamEnd::Ended), id, &[], &[]);
         self.log.extend_from_slice(chunk);
         self
     }
