@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use clew_recording::codec::Encoder;
 use clew_recording::event::*;
-use clew_recording::log::{self, Kind, Packer};
+use clew_recording::log::{self, Kind, Packer, StreamEnd};
 use clew_recording::meta::{self, Machine, Meta, Schedule};
 
 /// A folder for recordings that goes away.
@@ -150,7 +150,9 @@ impl Builder {
     pub fn stream(mut self, id: StreamId, records: Records) -> Builder {
         let chunk = self.packer.pack(Kind::Records, id, &records.bytes, &[]);
         self.log.extend_from_slice(chunk);
-        let chunk = self.packer.pack(Kind::StreamEnd, id, &[0], &[]);
+        let chunk = self
+            .packer
+            .pack(Kind::StreamEnd(StreamEnd::Ended), id, &[], &[]);
         self.log.extend_from_slice(chunk);
         self
     }
