@@ -58,6 +58,7 @@ fn options(line: &Run, variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Op
             Some(Whose::All) => StatsFor::All,
         },
         no_cache: line.no_cache,
+        portable: line.portable,
         ..Options::default()
     };
     let debug = variable("CLEW_DEBUG").map(|v| v.to_string_lossy().into_owned());
