@@ -100,6 +100,14 @@ pub fn missing<'a>(cpuid: &mut Cpuid, folder: Option<&Path>, recorded: &'a str) 
         .collect()
 }
 
+/// Who made the CPU (`GenuineIntel`): approximations and transcendental functions can differ
+/// between vendors, so a replay elsewhere may diverge.
+pub fn vendor(cpuid: &mut Cpuid, folder: Option<&Path>) -> String {
+    let [_, ebx, ecx, edx] = cpuid.answer(0, 0, folder, false);
+    let bytes = [ebx, edx, ecx].map(u32::to_le_bytes).concat();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 /// CPUs answer beyond their last leaf with that of another one.
 fn exists(cpuid: &mut Cpuid, leaf: u32, folder: Option<&Path>) -> bool {
     let first = leaf & 0x8000_0000;
@@ -135,6 +143,11 @@ mod tests {
             ["telepathy", "amx_int8"]
         );
         assert!(missing(&mut cpuid, None, "").is_empty());
+    }
+
+    #[test]
+    fn vendors_have_twelve_letters() {
+        assert_eq!(vendor(&mut Cpuid::default(), None).len(), 12);
     }
 
     #[test]
