@@ -17,6 +17,7 @@ const GUESTS: &[(&str, &str, u64)] = &[
     ("instructions/partial_flags.S", "bare", 25_000),
     ("instructions/segments.c", "static", 27_000),
     ("instructions/self_modifying.c", "static", 30_000),
+    ("instructions/state_images.c", "static", 30_000),
     ("instructions/vectors.c", "static", 27_000),
     ("instructions/x87.c", "static", 27_000),
     ("signals/basic.c", "static", 27_000),

@@ -112,6 +112,11 @@ pub struct Run {
     #[command(flatten)]
     pub schedule: Schedule,
 
+    /// Show the program no CPU features beyond what most machines have (x86-64-v3), and no random
+    /// numbers from the CPU
+    #[arg(long)]
+    pub portable: bool,
+
     /// Switches for debugging the engine, with commas between them: trace, bisect=N, dump=N..M, calls,
     /// lockstep[=N], stretch=N, turns, hook (see CONTRIBUTING).
     /// The environment variable CLEW_DEBUG says the same

@@ -64,43 +64,10 @@ const FEATURES: &[Feature] = &[
     Feature("clzero", 0x8000_0008, 0, 1, 0),
 ];
 
-/// What `--portable` leaves: what every x86-64 CPU of the last ten years has (level v3, with AES).
-pub const PORTABLE: &[&str] = &[
-    "cx8",
-    "cmov",
-    "mmx",
-    "fxsr",
-    "sse",
-    "sse2",
-    "sse3",
-    "pclmulqdq",
-    "ssse3",
-    "fma",
-    "cx16",
-    "sse4_1",
-    "sse4_2",
-    "movbe",
-    "popcnt",
-    "aes",
-    "xsave",
-    "avx",
-    "f16c",
-    "fsgsbase",
-    "bmi1",
-    "avx2",
-    "bmi2",
-    "erms",
-    "xsaveopt",
-    "lahf_lm",
-    "abm",
-    "3dnowprefetch",
-    "rdtscp",
-];
-
 /// This machine, with what a guest is shown of its CPU.
 pub fn here(portable: bool) -> Machine {
     let mut cpuid = Cpuid::default();
-    let mut answer = |leaf, subleaf| cpuid.answer(leaf, subleaf, None);
+    let mut answer = |leaf, subleaf| cpuid.answer(leaf, subleaf, None, portable);
     let bytes =
         |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_le_bytes()).collect() };
     let [_, ebx, ecx, edx] = answer(0, 0);
@@ -115,7 +82,7 @@ pub fn here(portable: bool) -> Machine {
     let mut features = BTreeSet::new();
     for &Feature(name, leaf, subleaf, register, bit) in FEATURES {
         let there = has_leaf(leaf, &mut answer) && answer(leaf, subleaf)[register] >> bit & 1 != 0;
-        if there && (!portable || PORTABLE.contains(&name)) {
+        if there {
             features.insert(name.to_string());
         }
     }

@@ -26,9 +26,6 @@ pub struct Recording {
     /// The folder for copies of mapped files.
     pub files: OwnedFd,
     pub seed: u64,
-    /// Hide what isn't in [`machine::PORTABLE`]. Nobody does yet.
-    #[allow(dead_code)]
-    pub portable: bool,
 }
 
 pub fn record(line: &Record, envp: &[&CStr]) -> i32 {
@@ -37,19 +34,13 @@ pub fn record(line: &Record, envp: &[&CStr]) -> i32 {
         no_cache: line.no_cache,
         debug: line.debug.as_deref(),
         schedule: line.schedule,
+        portable: line.portable,
     };
     // The program first: without one there is nothing to make a folder for.
     let request = match run::request(&line.program, &switches, envp) {
         Ok(request) => request,
         Err(status) => return status,
     };
-    // A promise that cpuid doesn't keep yet would be found out on another machine, too late.
-    if line.portable {
-        eprintln!(
-            "clew: --portable isn't there yet: the engine hides nothing more from the program"
-        );
-        return CANT_RECORD;
-    }
     match begin(line, envp, &request) {
         Ok(recording) => start(request, recording),
         Err(message) => {
@@ -122,12 +113,7 @@ fn fill(line: &Record, request: &Request, folder: &Path) -> Result<Recording, St
         .map_err(|error| format!("{}: {error}", folder.join(FILES).display()))?;
     writer::spawn(&channel, folder, &writer::Options::default())
         .map_err(|error| format!("{}: the log can't be written: {error}", folder.display()))?;
-    Ok(Recording {
-        fd,
-        files,
-        seed,
-        portable: line.portable,
-    })
+    Ok(Recording { fd, files, seed })
 }
 
 fn meta_of(line: &Record, request: &Request, folder: &Path, schedule: Schedule) -> Meta {

@@ -16,6 +16,7 @@ pub fn run(line: &Run, envp: &[&CStr]) -> i32 {
         no_cache: line.no_cache,
         debug: line.debug.as_deref(),
         schedule: line.schedule,
+        portable: line.portable,
     };
     match request(&line.program, &switches, envp) {
         Ok(request) => start::run(request),
@@ -30,6 +31,7 @@ pub struct Switches<'a> {
     pub no_cache: bool,
     pub debug: Option<&'a str>,
     pub schedule: Schedule,
+    pub portable: bool,
 }
 
 /// Finds the program. What can't be run is told about; the error is the exit status for it.
@@ -82,6 +84,7 @@ pub fn options(
         sched: switches.schedule.sched,
         seed: switches.schedule.seed,
         depth: switches.schedule.depth,
+        portable: switches.portable,
         ..Options::default()
     };
     let debug = variable("CLEW_DEBUG").map(|v| v.to_string_lossy().into_owned());

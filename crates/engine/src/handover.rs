@@ -56,6 +56,7 @@ impl Handover {
         number("ring", open(self.own.hidden.recording));
         number("files", open(self.own.hidden.files));
         number("nocache", flag(self.options.no_cache));
+        number("portable", flag(self.options.portable));
         number("trace", flag(self.options.trace));
         number("pages", flag(self.options.pages));
         number("calls", flag(self.options.warn_calls));
@@ -131,6 +132,7 @@ impl Handover {
                 "err" => hidden.stats = number()? as i32,
                 "files" => hidden.files = number()? as i32,
                 "nocache" => options.no_cache = true,
+                "portable" => options.portable = true,
                 "trace" => options.trace = true,
                 "pages" => options.pages = true,
                 "calls" => options.warn_calls = true,
@@ -225,6 +227,7 @@ mod tests {
         sent.options = Options {
             stats: StatsFor::Main,
             no_cache: true,
+            portable: true,
             cache_dir: Some("/home/x/.cache/clew".into()),
             record: Some(RecordOptions {
                 standard: [1, 2, 3, 4],

@@ -65,6 +65,8 @@ pub struct Options {
     pub no_cache: bool,
     /// The per-user folder for what can be kept from run to run; none with `no_cache`.
     pub cache_dir: Option<PathBuf>,
+    /// Show the guest no more than what most CPUs have, see [`crate::kernel::cpuid`].
+    pub portable: bool,
     /// Recording, see [`crate::record`].
     pub record: Option<RecordOptions>,
     /// Debugging switches of the translator, see CONTRIBUTING.

@@ -133,7 +133,7 @@ fn executor(request: Request) -> Result<Executor, LoadError> {
         access::keep_notes();
         time::record(gs);
     }
-    let entry = loader::load(&mut memory, &resolved, &envp, None)?;
+    let entry = loader::load(&mut memory, &resolved, &envp, None, options.portable)?;
     gs.regs.rip = entry.pc;
     gs.regs.gpr[RSP] = entry.sp;
     gs.regs.rflags = RFLAGS;

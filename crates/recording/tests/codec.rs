@@ -113,7 +113,11 @@ fn event() -> impl Strategy<Value = Event<'static>> {
         (place(), any::<u32>()).prop_map(|(place, to)| Event::Switched { place, to }),
         any::<(u32, i32)>().prop_map(|(thread, tid)| Event::NewThread { thread, tid }),
         any::<u32>().prop_map(|thread| Event::EndedThread { thread }),
-        any::<(u64, u32, i32)>().prop_map(|(ticks, stream, pid)| Event::Forked { ticks, stream, pid }),
+        any::<(u64, u32, i32)>().prop_map(|(ticks, stream, pid)| Event::Forked {
+            ticks,
+            stream,
+            pid
+        }),
         (place(), any::<u64>(), prop::option::of(any::<u64>())).prop_map(
             |(place, registers, memory)| Event::Check {
                 place,

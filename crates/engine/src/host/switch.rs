@@ -190,6 +190,8 @@ pub fn save_extended(gs: &mut GsBlock, area: &mut Xsave) {
         asm!("xsave64 [{}]", in(reg) area.0.as_mut_ptr(), in("eax") 1u32, in("edx") 0u32,
             options(nostack));
     }
+    // Opcode and addresses of the last x87 instruction: those of its translation.
+    area.0[6..24].fill(0);
     area.0[24..28].copy_from_slice(&gs.mxcsr.to_le_bytes());
     area.0[28..32].copy_from_slice(&0xffffu32.to_le_bytes());
     for (i, ymm) in gs.ymm.iter().enumerate() {

@@ -61,6 +61,7 @@ pub fn load(
     program: &Resolved,
     envp: &[CString],
     random: Option<[u8; 16]>,
+    portable: bool,
 ) -> Result<Entry, LoadError> {
     let exe = &program.exe;
     let image = exe.parse()?;
@@ -94,7 +95,7 @@ pub fn load(
             phnum: image.phnum as u64,
             base: at_base,
             entry: exe_entry,
-            host: stack::HostValues::ask(),
+            host: stack::HostValues::ask(portable),
         },
     };
     let stack = stack::build(crate::layout::STACK_TOP, &contents);

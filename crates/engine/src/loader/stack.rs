@@ -8,6 +8,7 @@ use std::ffi::{CStr, CString};
 use std::ops::Range;
 
 use super::error::LoadError;
+use crate::kernel::cpuid;
 
 /// Stack that is usable below the first frame before it has to grow, as exec leaves it.
 pub const SPARE: u64 = 128 << 10;
@@ -52,12 +53,13 @@ pub struct HostValues {
 }
 
 impl HostValues {
-    pub fn ask() -> HostValues {
+    /// `portable`: with CPU features as cpuid shows them then.
+    pub fn ask(portable: bool) -> HostValues {
         // SAFETY: getauxval only looks its argument up.
         let value = |key| unsafe { libc::getauxval(key) };
         HostValues {
-            hwcap: value(libc::AT_HWCAP),
-            hwcap2: value(libc::AT_HWCAP2),
+            hwcap: cpuid::hwcap(value(libc::AT_HWCAP), portable),
+            hwcap2: cpuid::hwcap2(value(libc::AT_HWCAP2)),
             clktck: value(libc::AT_CLKTCK),
             uid: value(libc::AT_UID),
             euid: value(libc::AT_EUID),

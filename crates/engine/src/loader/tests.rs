@@ -42,7 +42,7 @@ impl Drop for Dir {
 fn loads_a_dynamic_program_with_its_interpreter() {
     let mut memory = memory();
     let program = resolve(c"/bin/true", &args(&["true", "x"])).unwrap();
-    let entry = load(&mut memory, &program, &args(&["A=b"]), Some([7; 16])).unwrap();
+    let entry = load(&mut memory, &program, &args(&["A=b"]), Some([7; 16]), false).unwrap();
 
     let Fetch::Executable(code) = memory.fetch(entry.pc) else {
         panic!("no code at the entry")
@@ -100,7 +100,7 @@ fn the_same_file_gets_the_same_place() {
     let place = || {
         let mut memory = memory();
         let program = resolve(c"/bin/true", &args(&["true"])).unwrap();
-        let entry = load(&mut memory, &program, &[], None).unwrap();
+        let entry = load(&mut memory, &program, &[], None, false).unwrap();
         (entry.pc, entry.exe_base)
     };
     assert_eq!(place(), place());
@@ -110,7 +110,7 @@ fn the_same_file_gets_the_same_place() {
 fn the_stack_grows_by_itself() {
     let mut memory = memory();
     let program = resolve(c"/bin/true", &args(&["true"])).unwrap();
-    let entry = load(&mut memory, &program, &[], None).unwrap();
+    let entry = load(&mut memory, &program, &[], None, false).unwrap();
     let below = entry.sp - (4 << 20);
     assert!(memory.writable(below));
     // SAFETY: within the limit of 8 MiB the kernel extends the mapping.
@@ -137,7 +137,7 @@ fn loads_a_static_program_and_clears_its_bss() {
         let mut memory = memory();
         let path = c(exe.to_str().unwrap());
         let program = resolve(&path, &args(&["t"])).unwrap();
-        let entry = load(&mut memory, &program, &[], None).unwrap();
+        let entry = load(&mut memory, &program, &[], None, false).unwrap();
         assert_eq!(flags.contains(&"-no-pie"), entry.exe_base == 0x40_0000);
         let bss = memory
             .iter()
@@ -230,7 +230,7 @@ fn a_program_linked_into_the_code_cache_is_refused_with_the_address() {
     assert!(built.expect("a C compiler").success());
     let mut memory = memory();
     let program = resolve(&c(exe.to_str().unwrap()), &args(&["t"])).unwrap();
-    let e = load(&mut memory, &program, &[], None).unwrap_err();
+    let e = load(&mut memory, &program, &[], None, false).unwrap_err();
     assert!(
         matches!(e, LoadError::Place { .. }) && e.to_string().contains("0x60000000"),
         "{e}"
@@ -246,7 +246,7 @@ fn truncated_files_are_errors() {
         let mut memory = memory();
         let program = resolve(&path, &args(&["x"])).unwrap();
         // Some cuts leave all that loading looks at; the guest then meets SIGBUS, as natively.
-        if let Err(e) = load(&mut memory, &program, &[], None) {
+        if let Err(e) = load(&mut memory, &program, &[], None, false) {
             assert_eq!(e.errno(), libc::ENOEXEC, "{len}: {e}");
         } else {
             assert!(len > 600, "{len}");
@@ -261,7 +261,7 @@ fn run_natively(path: &CString, argv: &[&str], envp: &[&str]) -> (String, i32) {
     use std::os::fd::FromRawFd;
     let mut memory = memory();
     let program = resolve(path, &args(argv)).unwrap();
-    let entry = load(&mut memory, &program, &args(envp), None).unwrap();
+    let entry = load(&mut memory, &program, &args(envp), None, false).unwrap();
     let code: Vec<_> = memory
         .iter()
         .filter(|m| m.executable())

@@ -21,7 +21,7 @@ pub enum Barrier {
     Hidden,
     /// `int3` and the like: a signal.
     Trap,
-    /// Gives another result each time (`rdtsc`), or one that depends on more than registers.
+    /// Gives a result that depends on more than registers.
     Unrepeatable,
 }
 
@@ -107,11 +107,13 @@ fn barrier(ins: &Instruction) -> Option<Barrier> {
         Cpuid | Xgetbv | Pause | Wrfsbase | Wrgsbase | Rdgsbase | Sysenter | Xtest | Xbegin
         | Xend | Xabort | Iretq | Iretd | Iret | Retf | Lfs | Lgs | Lss => Some(Barrier::Engine),
         Mov | Pop if writes_segment(ins) => Some(Barrier::Engine),
-        // Time and chance; which parts of the state the CPU believes to be in use; the address of
-        // the last x87 instruction, which is the translation's; the stepper's own trap flag.
+        // Time and chance; counters; which parts of the state the CPU believes to be in use; the
+        // address of the last x87 instruction, which is the translation's; the kernel's tables.
         Rdtsc | Rdtscp | Rdrand | Rdseed | Rdpid | Rdpmc | Xsave | Xsave64 | Xsavec | Xsavec64
-        | Xsaveopt | Xsaveopt64 | Fxsave | Fxsave64 | Fnsave | Fnstenv | Popf | Popfq | Popfd
-        | Sgdt | Sidt | Sldt | Str | Smsw => Some(Barrier::Unrepeatable),
+        | Xsaveopt | Xsaveopt64 | Fxsave | Fxsave64 | Fnsave | Fnstenv | Sgdt | Sidt | Sldt
+        | Str | Smsw | Lsl | Lar | Verr | Verw => Some(Barrier::Engine),
+        // The stepper's own trap flag.
+        Popf | Popfq | Popfd => Some(Barrier::Unrepeatable),
         _ => match ins.flow_control() {
             FlowControl::IndirectBranch | FlowControl::IndirectCall
                 if !matches!(ins.code(), Code::Jmp_rm64 | Code::Call_rm64) =>
@@ -123,8 +125,30 @@ fn barrier(ins: &Instruction) -> Option<Barrier> {
     }
 }
 
-/// AVX-512 and AMX, whose registers aren't kept.
+/// AVX-512 and AMX, whose registers aren't kept, and extensions that cpuid hides.
 fn is_hidden(ins: &Instruction) -> bool {
+    use Mnemonic::*;
+    if matches!(
+        ins.mnemonic(),
+        Rdpkru
+            | Wrpkru
+            | Umonitor
+            | Umwait
+            | Tpause
+            | Rdpru
+            | Senduipi
+            | Clui
+            | Stui
+            | Testui
+            | Uiret
+            | Enqcmd
+            | Enqcmds
+            | Enclu
+            | Xsusldtrk
+            | Xresldtrk
+    ) {
+        return true;
+    }
     let mut registers = (0..ins.op_count())
         .filter(|&op| ins.op_kind(op) == OpKind::Register)
         .map(|op| ins.op_register(op));
@@ -227,7 +251,7 @@ mod tests {
         assert_eq!(decode(&[0x0f, 0x05]).barrier, Some(Barrier::Syscall));
         assert_eq!(decode(&[0x0f, 0xa2]).barrier, Some(Barrier::Engine));
         assert_eq!(decode(&[0xcc]).barrier, Some(Barrier::Trap));
-        assert_eq!(decode(&[0x0f, 0x31]).barrier, Some(Barrier::Unrepeatable));
+        assert_eq!(decode(&[0x9d]).barrier, Some(Barrier::Unrepeatable));
         assert_eq!(decode(&[0x48, 0x89, 0xd8]).barrier, None);
     }
 

@@ -253,14 +253,18 @@ impl Executor {
     /// Executes an instruction for the current thread, and writes down what it answered.
     pub(crate) fn recorded_instruction(&mut self) {
         let arrival = self.arrive();
-        let what = kernel::emulate::instruction(self);
+        let done = kernel::emulate::instruction(self);
         if self.recorder().signals != arrival.signals {
             // It faulted instead.
             return;
         }
         let ticks = self.recorder().take_arrived();
+        let what = done.what;
         self.recorder().event(&Event::Instruction { ticks, what });
         self.effects(Some(&arrival.regs));
+        if done.x87 {
+            self.extended_effect();
+        }
     }
 
     /// A handler was entered; `before` were the registers.

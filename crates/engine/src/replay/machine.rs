@@ -4,9 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use clew_recording::event::{
-    Call, Cause, Effect, End, Event, Place, REGISTERS, Start, ThreadId,
-};
+use clew_recording::event::{Call, Cause, Effect, End, Event, Place, REGISTERS, Start, ThreadId};
 use clew_recording::maps::Change;
 
 use crate::cache::CodeCache;

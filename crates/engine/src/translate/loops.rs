@@ -72,7 +72,7 @@ impl Translation<'_> {
                 !ins.is_invalid()
                     && super::shown_to_guest(ins)
                     && !rewrite::is_engine_matter(ins)
-                    && !rewrite::is_xsave(ins)
+                    && !rewrite::is_xrstor(ins)
                     && ins.segment_prefix() != Register::GS
                     && !matches!(ins.mnemonic(), Mnemonic::Popfq | Mnemonic::Popf)
                     && !far

@@ -337,8 +337,8 @@ impl Translation<'_> {
         }
         if matches!(ins.mnemonic(), Mnemonic::Popfq | Mnemonic::Popf) {
             self.pop_flags(ins);
-        } else if rewrite::is_xsave(ins) {
-            *spilled = rewrite::xsave(&mut self.code, ins);
+        } else if rewrite::is_xrstor(ins) {
+            *spilled = rewrite::xrstor(&mut self.code, ins);
         } else if ins.segment_prefix() == Register::GS && rewrite::displaces(ins) {
             *spilled = rewrite::string_through_guest_gs(&mut self.code, ins);
         } else if ins.segment_prefix() == Register::GS && rewrite::accesses_memory(ins) {
@@ -452,6 +452,9 @@ pub const HEAD: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
 /// The guest is shown a CPU up to AVX2 and its companions; AVX-512 and AMX don't exist for it,
 /// because their state isn't kept.
 fn shown_to_guest(ins: &Instruction) -> bool {
+    if rewrite::is_hidden(ins) {
+        return false;
+    }
     match ins.encoding() {
         EncodingKind::Legacy | EncodingKind::XOP | EncodingKind::D3NOW => true,
         EncodingKind::VEX => !(0..ins.op_count()).any(|op| {

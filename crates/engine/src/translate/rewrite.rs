@@ -20,6 +20,26 @@ pub fn is_engine_matter(ins: &Instruction) -> bool {
         | Mnemonic::Rdrand
         | Mnemonic::Rdseed
         | Mnemonic::Rdpid
+        | Mnemonic::Rdpmc
+        | Mnemonic::Xsave
+        | Mnemonic::Xsave64
+        | Mnemonic::Xsavec
+        | Mnemonic::Xsavec64
+        | Mnemonic::Xsaveopt
+        | Mnemonic::Xsaveopt64
+        | Mnemonic::Fxsave
+        | Mnemonic::Fxsave64
+        | Mnemonic::Fnsave
+        | Mnemonic::Fnstenv
+        | Mnemonic::Sgdt
+        | Mnemonic::Sidt
+        | Mnemonic::Sldt
+        | Mnemonic::Str
+        | Mnemonic::Smsw
+        | Mnemonic::Lar
+        | Mnemonic::Lsl
+        | Mnemonic::Verr
+        | Mnemonic::Verw
         | Mnemonic::Xgetbv
         | Mnemonic::Pause
         | Mnemonic::Wrfsbase
@@ -37,19 +57,24 @@ pub fn is_engine_matter(ins: &Instruction) -> bool {
     }
 }
 
-/// XSAVE and its relatives: their component mask must be held to what the guest is shown.
-pub fn is_xsave(ins: &Instruction) -> bool {
+/// Of extensions that the guest isn't shown, and that would reach beyond it or tell what differs
+/// each time: transactions apart, which the engine answers.
+pub fn is_hidden(ins: &Instruction) -> bool {
+    use Mnemonic::*;
     matches!(
         ins.mnemonic(),
-        Mnemonic::Xsave
-            | Mnemonic::Xsave64
-            | Mnemonic::Xsavec
-            | Mnemonic::Xsavec64
-            | Mnemonic::Xsaveopt
-            | Mnemonic::Xsaveopt64
-            | Mnemonic::Xrstor
-            | Mnemonic::Xrstor64
+        // Protection keys: the engine's own accesses would be bound by them.
+        Rdpkru | Wrpkru
+            // Waiting for a time, and saying whether it came.
+            | Umonitor | Umwait | Tpause
+            // Counters, user interrupts, devices, enclaves.
+            | Rdpru | Senduipi | Clui | Stui | Testui | Uiret | Enqcmd | Enqcmds | Enclu | Xsusldtrk | Xresldtrk
     )
+}
+
+/// XRSTOR: its component mask must be held to what the guest is shown.
+pub fn is_xrstor(ins: &Instruction) -> bool {
+    matches!(ins.mnemonic(), Mnemonic::Xrstor | Mnemonic::Xrstor64)
 }
 
 /// `rcx` ← target of an indirect branch; rcx is spilled and still holds the guest's value.
@@ -179,7 +204,7 @@ pub fn string_through_guest_gs(code: &mut Emitter, ins: &Instruction) -> Spilled
 }
 
 /// Clamps the component mask in edx:eax to x87, SSE and AVX around the instruction.
-pub fn xsave(code: &mut Emitter, ins: &Instruction) -> Spilled {
+pub fn xrstor(code: &mut Emitter, ins: &Instruction) -> Spilled {
     let reg = scratch(ins, &[Register::RAX, Register::RDX]);
     code.spill(1, RAX);
     code.spill(2, RDX);

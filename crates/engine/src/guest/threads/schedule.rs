@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 
-
 use super::{State, Wake};
 use crate::context::RAX;
 use crate::executor::Executor;

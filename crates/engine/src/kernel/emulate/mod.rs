@@ -1,19 +1,29 @@
 //! Instructions whose answer the engine gives: cpuid, xgetbv, segment bases, pauses, and what can
-//! be different each time, time stamps and random numbers.
+//! be different each time or on each machine: time stamps, random numbers, images of the vector
+//! state, the kernel's tables.
 //!
 //! In: a guest thread that stands on such an instruction. Out: the thread stands behind it, or a
 //! fault waits in `gs.fault` as the CPU would have raised it.
+//!
+//! - [`operand`]: what an instruction's operand is
+//! - [`state`]: images of the vector and x87 state
+//! - [`system`]: descriptor tables and segments
+
+mod operand;
+mod state;
+mod system;
 
 use std::arch::asm;
 
 use clew_recording::event::Instruction as Kind;
 
-use super::cpuid;
-use super::stop;
+use super::{cpuid, stop};
 use crate::context::{RAX, RBX, RCX, RDX, RSP};
 use crate::executor::Executor;
 use crate::guest::access;
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, OpKind, Register};
+use state::Store;
+use system::System;
 
 /// The longest instruction.
 const LONGEST: usize = 15;
@@ -23,19 +33,51 @@ const USER_CODE_32: u64 = 0x23;
 const USER_CODE: u64 = 0x33;
 const USER_DATA: u16 = 0x2b;
 
-/// Executes the instruction at `gs.regs.rip` and steps over it; says what kind it was.
-pub fn instruction(ex: &mut Executor) -> Kind {
-    let pc = ex.gs.regs.rip;
-    let bytes = fetch(pc);
-    let Some((common, len)) = common(&bytes) else {
-        rare(ex, &bytes);
-        return Kind::Other;
+/// What was carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    pub what: Kind,
+    /// The x87 state may have changed, which is in no register of `gs`.
+    pub x87: bool,
+}
+
+/// Executes the instruction at `gs.regs.rip` and steps over it.
+pub fn instruction(ex: &mut Executor) -> Done {
+    let bytes = fetch(ex.gs.regs.rip);
+    let mut x87 = false;
+    let what = match common(&bytes) {
+        Some((common, len)) => answer(ex, common, len),
+        None => {
+            x87 = uncommon(ex, &bytes);
+            Kind::Other
+        }
     };
+    Done { what, x87 }
+}
+
+/// Whether the x87 state changed.
+fn uncommon(ex: &mut Executor, bytes: &[u8; LONGEST]) -> bool {
+    if let Some(encoded) = operand::decode(bytes, &ex.gs.regs) {
+        if let Some(store) = Store::of(&encoded) {
+            state::store(ex, store, &encoded);
+            return store.changes_x87();
+        }
+        if let Some(system) = System::of(&encoded) {
+            system::answer(ex, system, &encoded);
+            return false;
+        }
+    }
+    rare(ex, bytes);
+    false
+}
+
+fn answer(ex: &mut Executor, common: Common, len: u64) -> Kind {
     match common {
         Common::Cpuid => {
             let (leaf, subleaf) = (ex.gs.regs.gpr[RAX] as u32, ex.gs.regs.gpr[RCX] as u32);
             let folder = ex.options.cache_dir.as_deref();
-            let [eax, ebx, ecx, edx] = ex.kernel.cpuid.answer(leaf, subleaf, folder);
+            let portable = ex.options.portable;
+            let [eax, ebx, ecx, edx] = ex.kernel.cpuid.answer(leaf, subleaf, folder, portable);
             let gpr = &mut ex.gs.regs.gpr;
             gpr[RAX] = eax as u64;
             gpr[RBX] = ebx as u64;
@@ -263,6 +305,8 @@ fn rare(ex: &mut Executor, bytes: &[u8; LONGEST]) {
     let ins = Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE).decode();
     match ins.code() {
         Code::INVALID => invalid_opcode(ex),
+        // As where the kernel doesn't let user mode read performance counters.
+        Code::Rdpmc => general_protection(ex),
         code if is_hidden(code) => invalid_opcode(ex),
         Code::Popfq | Code::Popfw => pop_flags(ex, &ins),
         Code::Iretq => far_return(ex, 5),
@@ -301,7 +345,7 @@ fn pop_flags(ex: &mut Executor, ins: &Instruction) {
         (access::read::<u64>(rsp), 8)
     };
     let Ok(value) = value else {
-        return page_fault(ex, rsp);
+        return read_fault(ex, rsp);
     };
     let mask = if size == 2 {
         CHANGEABLE & 0xffff
@@ -321,7 +365,7 @@ fn far_return(ex: &mut Executor, words: u64) {
     for (k, word) in frame.iter_mut().enumerate().take(words as usize) {
         match access::read(rsp + 8 * k as u64) {
             Ok(value) => *word = value,
-            Err(_) => return page_fault(ex, rsp + 8 * k as u64),
+            Err(_) => return read_fault(ex, rsp + 8 * k as u64),
         }
     }
     match frame[1] & 0xffff {
@@ -369,6 +413,16 @@ fn general_protection(ex: &mut Executor) {
     ex.raise_fault(libc::SIGSEGV, KERNEL, 0, 13, 0);
 }
 
+/// A non-canonical address; `stack`: relative to rsp or rbp.
+fn bad_address(ex: &mut Executor, stack: bool) {
+    const KERNEL: i32 = 0x80;
+    if stack {
+        ex.raise_fault(libc::SIGBUS, KERNEL, 0, 12, 0);
+    } else {
+        general_protection(ex);
+    }
+}
+
 fn invalid_opcode(ex: &mut Executor) {
     /// `ILL_ILLOPN`.
     const OPERAND: i32 = 2;
@@ -376,10 +430,32 @@ fn invalid_opcode(ex: &mut Executor) {
     ex.raise_fault(libc::SIGILL, OPERAND, pc, 6, 0);
 }
 
-fn page_fault(ex: &mut Executor, addr: u64) {
-    /// `SEGV_MAPERR`; a read by user code.
+/// Bits of a page fault's error code.
+const PRESENT: u64 = 1;
+const WRITE: u64 = 2;
+const USER: u64 = 4;
+
+fn read_fault(ex: &mut Executor, addr: u64) {
+    page_fault(ex, addr, USER, libc::PROT_READ);
+}
+
+fn write_fault(ex: &mut Executor, addr: u64) {
+    page_fault(ex, addr, USER | WRITE, libc::PROT_WRITE);
+}
+
+fn page_fault(ex: &mut Executor, addr: u64, err: u64, needs: i32) {
+    /// `SEGV_MAPERR`; whether it is rather `SEGV_ACCERR` is found out where faults are told.
     const MAPERR: i32 = 1;
-    ex.raise_fault(libc::SIGSEGV, MAPERR, addr, 14, 4);
+    /// `BUS_ADRERR`: the mapping is there and allows it, but the file has ended.
+    const ADRERR: i32 = 2;
+    let mapping = ex.memory.find(addr);
+    if mapping.is_some_and(|m| m.can(needs)) {
+        return ex.raise_fault(libc::SIGBUS, ADRERR, addr, 14, err);
+    }
+    // The kernel's own half is told as present whatever there is.
+    let present = mapping.is_some_and(|m| m.prot != libc::PROT_NONE) || addr >> 63 != 0;
+    let err = if present { err | PRESENT } else { err };
+    ex.raise_fault(libc::SIGSEGV, MAPERR, addr, 14, err);
 }
 
 #[cfg(test)]

@@ -3,6 +3,17 @@
 //! In a virtual machine each `cpuid` traps to the hypervisor (7 to 70 µs), and a libc executes
 //! some forty at start. So the answers are kept, and written to a file in the cache folder that
 //! the next process reads. The file is good for this boot of this machine only.
+//!
+//! What can differ from one processor of the machine to the next, its number, is always 0.
+//!
+//! - [`shown`]: what is hidden, always and from programs that shall be `--portable`
+//! - [`features`]: which of it a replay needs
+
+mod features;
+mod shown;
+
+pub use features::{missing, required, vendor};
+pub use shown::{hwcap, hwcap2};
 
 use std::arch::x86_64::__cpuid_count;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -37,7 +48,14 @@ pub struct Cpuid {
 
 impl Cpuid {
     /// What the guest is told for `leaf` and `subleaf`. `folder` is where answers are kept.
-    pub fn answer(&mut self, leaf: u32, subleaf: u32, folder: Option<&Path>) -> Answer {
+    /// `portable`: only features that most CPUs have.
+    pub fn answer(
+        &mut self,
+        leaf: u32,
+        subleaf: u32,
+        folder: Option<&Path>,
+        portable: bool,
+    ) -> Answer {
         if !self.looked_for_file {
             self.looked_for_file = true;
             if let Some(folder) = folder {
@@ -57,7 +75,7 @@ impl Cpuid {
                 row
             }
         };
-        shown(leaf, subleaf, [row[2], row[3], row[4], row[5]])
+        shown::shown(leaf, subleaf, [row[2], row[3], row[4], row[5]], portable)
     }
 
     fn load_or_fill(&mut self, folder: &Path) {
@@ -218,99 +236,14 @@ fn parse(bytes: &[u8], identity: &Identity) -> Option<Vec<Row>> {
     Some(rows.chunks_exact(24).map(row).collect())
 }
 
-/// A mask with these bits clear.
-const fn hide(bits: &[u32]) -> u32 {
-    let mut mask = u32::MAX;
-    let mut i = 0;
-    while i < bits.len() {
-        mask &= !(1 << bits[i]);
-        i += 1;
-    }
-    mask
-}
-
-/// Takes out what the engine can't carry: state beyond AVX (AVX-512, AMX, MPX, protection keys,
-/// shadow stacks, APX), transactions, user interrupts, enclaves, tracing, reading of performance
-/// registers, pointer tagging.
-fn shown(leaf: u32, subleaf: u32, real: Answer) -> Answer {
-    let [eax, ebx, ecx, edx] = real;
-    // SGX, HLE, RTM, MPX, AVX512 F DQ IFMA PF ER CD BW VL, processor trace.
-    const LEAF7_EBX: u32 = hide(&[2, 4, 11, 14, 16, 17, 21, 25, 26, 27, 28, 30, 31]);
-    // AVX512 VBMI, PKU, OSPKE, WAITPKG, VBMI2, CET_SS, VNNI, BITALG, VPOPCNTDQ, MAWAU (17-21),
-    // key locker, ENQCMD, SGX_LC, PKS.
-    const LEAF7_ECX: u32 = hide(&[
-        1, 3, 4, 5, 6, 7, 11, 12, 14, 17, 18, 19, 20, 21, 23, 29, 30, 31,
-    ]);
-    // AVX512 4VNNIW 4FMAPS, UINTR, VP2INTERSECT, RTM_ALWAYS_ABORT, TSXLDTRK, PCONFIG, CET_IBT,
-    // AMX_BF16, AVX512_FP16, AMX_TILE, AMX_INT8.
-    const LEAF7_EDX: u32 = hide(&[2, 3, 5, 8, 11, 16, 18, 20, 22, 23, 24, 25]);
-    // RAO-INT, AVX512_BF16, FRED, LKGS, WRMSRNS, AMX_FP16, HRESET, LAM, MSRLIST.
-    const LEAF71_EAX: u32 = hide(&[3, 5, 17, 18, 19, 21, 22, 26, 27]);
-    // AMX_COMPLEX, USER_MSR, CET_SSS, AVX10, APX.
-    const LEAF71_EDX: u32 = hide(&[8, 15, 18, 19, 21]);
-    // AMD: lightweight profiling (state of its own).
-    const LEAF8_1_ECX: u32 = hide(&[15]);
-    // AMD: RDPRU.
-    const LEAF8_8_EBX: u32 = hide(&[4]);
-    match (leaf, subleaf) {
-        (7, 0) => [eax, ebx & LEAF7_EBX, ecx & LEAF7_ECX, edx & LEAF7_EDX],
-        (7, 1) => [eax & LEAF71_EAX, ebx, ecx, edx & LEAF71_EDX],
-        (0xd, 0) => [XCR0 as u32, XSAVE_SIZE, XSAVE_SIZE, 0],
-        // XSAVEOPT, XSAVEC and XGETBV(1) stay; XSAVES is the kernel's, and what follows it too.
-        (0xd, 1) => [eax & 7, XSAVE_SIZE, 0, 0],
-        (0xd, 2) => real,
-        // Other state; enclaves, tracing, key locker, PCONFIG, AMX, AVX10.
-        (0xd | 0x12 | 0x14 | 0x19 | 0x1b | 0x1d | 0x1e | 0x24, _) => [0; 4],
-        (0x8000_0001, _) => [eax, ebx, ecx & LEAF8_1_ECX, edx],
-        (0x8000_0008, _) => [eax, ebx & LEAF8_8_EBX, ecx, edx],
-        _ => real,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ALL: Answer = [u32::MAX; 4];
-
-    #[test]
-    fn wide_vectors_and_transactions_are_hidden() {
-        let [_, ebx, ecx, edx] = shown(7, 0, ALL);
-        for bit in [4, 11, 14, 16, 17, 21, 26, 27, 28, 30, 31] {
-            assert_eq!(ebx >> bit & 1, 0, "ebx {bit}");
-        }
-        for bit in [3, 4, 7] {
-            assert_eq!(ecx >> bit & 1, 0, "ecx {bit}");
-        }
-        for bit in [5, 20, 22, 24, 25] {
-            assert_eq!(edx >> bit & 1, 0, "edx {bit}");
-        }
-        // FSGSBASE, BMI1, AVX2, BMI2, ERMS, ADX, SHA; GFNI, VAES, RDPID; FSRM, SERIALIZE stay.
-        for bit in [0, 3, 5, 8, 9, 19, 29] {
-            assert_eq!(ebx >> bit & 1, 1, "ebx {bit}");
-        }
-        assert_eq!(ecx >> 8 & 7, 7);
-        assert_eq!(ecx >> 22 & 1, 1);
-        assert_eq!(edx >> 4 & 1, 1);
-        assert_eq!(edx >> 14 & 1, 1);
-    }
-
-    #[test]
-    fn extended_state_is_avx_alone() {
-        assert_eq!(shown(0xd, 0, ALL), [7, 832, 832, 0]);
-        assert_eq!(shown(0xd, 1, ALL), [7, 832, 0, 0]);
-        for subleaf in 3..64 {
-            assert_eq!(shown(0xd, subleaf, ALL), [0; 4]);
-        }
-        for leaf in [0x14, 0x1d, 0x1e] {
-            assert_eq!(shown(leaf, 0, ALL), [0; 4]);
-        }
-    }
-
     #[test]
     fn the_avx_component_is_where_the_engine_keeps_it() {
         let mut cpuid = Cpuid::default();
-        assert_eq!(cpuid.answer(0xd, 2, None)[..2], [256, 576]);
+        assert_eq!(cpuid.answer(0xd, 2, None, false)[..2], [256, 576]);
     }
 
     #[test]
@@ -332,10 +265,10 @@ mod tests {
     fn a_folder_keeps_them() {
         let folder = std::env::temp_dir().join(format!("clew-cpuid-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let asked = Cpuid::default().answer(0, 0, Some(&folder));
+        let asked = Cpuid::default().answer(0, 0, Some(&folder), false);
         assert!(folder.join(FILE).exists());
         let mut second = Cpuid::default();
-        assert_eq!(second.answer(0, 0, Some(&folder)), asked);
+        assert_eq!(second.answer(0, 0, Some(&folder), false), asked);
         assert!(second.rows.len() > 10);
         std::fs::remove_dir_all(&folder).unwrap();
     }
