@@ -508,6 +508,7 @@ impl Executor {
         recorder.arrived = 0;
         // What the child did last is told, or died with it.
         recorder.call = None;
+        recorder.after_exec = None;
         if !sys::is_err(result) {
             if let Some(thread) = recorder.vforks.pop() {
                 recorder.event(&Event::EndedThread { thread });

@@ -313,6 +313,8 @@ pub fn replay(recording: &Recording, request: &Request) -> Result<Outcome, Strin
     let mut outcome = Outcome::default();
     let mut screen = Screen {
         in_order: request.pid.is_none() && request.to.is_none(),
+        // The channel counts from 1.
+        next: 1,
         ..Screen::default()
     };
     let workers = std::thread::available_parallelism().map_or(1, |n| n.get());
