@@ -61,6 +61,7 @@ fn engine(asked: Replaying) -> Result<Ending, Failure> {
     let request = Request {
         pid: asked.pid,
         to: asked.to,
+        arguments: None,
         quiet: asked.quiet,
         options: asked.options,
     };

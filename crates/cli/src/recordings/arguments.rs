@@ -217,6 +217,10 @@ pub struct Dump {
     /// Show data in full
     #[arg(long)]
     pub full: bool,
+
+    /// Don't replay to find out what calls passed to the kernel (paths, data): show addresses
+    #[arg(long)]
+    pub quick: bool,
 }
 
 #[derive(Debug, Args)]

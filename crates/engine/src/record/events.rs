@@ -408,11 +408,8 @@ impl Executor {
 
     /// Before a fork: the stream of the child.
     pub(crate) fn record_before_fork(&mut self) -> Option<StreamId> {
-        match self.recorder.as_mut()?.reserve() {
-            Ok(stream) => Some(stream),
-            // Nothing is recorded any more.
-            Err(_) => None,
-        }
+        // An error means that nothing is recorded any more.
+        self.recorder.as_mut()?.reserve().ok()
     }
 
     /// In the parent, after the fork.
@@ -508,6 +505,7 @@ impl Executor {
         recorder.arrived = 0;
         // What the child did last is told, or died with it.
         recorder.call = None;
+        recorder.after_exec = None;
         if !sys::is_err(result) {
             if let Some(thread) = recorder.vforks.pop() {
                 recorder.event(&Event::EndedThread { thread });

@@ -6,6 +6,7 @@ use std::os::fd::RawFd;
 use clew_recording::event::{Call, Event, Output, Record, Start, StreamId};
 use clew_recording::reader::{Recording, StreamReader};
 
+use super::arguments;
 use super::machine::{Divergence, Machine};
 use super::tree::{Ending, Message, Wanted};
 use crate::cache::CodeCache;
@@ -125,6 +126,18 @@ impl<'a> Replay<'a> {
             self.last.push_back((at, describe(&event)));
         }
         self.machine.event(&event)?;
+        if let Event::Call(call) = &event
+            && self.wanted.tells_arguments(self.stream, at + 1)
+        {
+            for argument in arguments::of(call) {
+                Message::Argument {
+                    stream: self.stream,
+                    event: at + 1,
+                    argument: &argument,
+                }
+                .send(self.report);
+            }
+        }
         let after = match event {
             Event::Forked { stream, .. } => After::Forked(stream),
             Event::Call(call) => match call.output {

@@ -11,6 +11,7 @@ use clew_recording::bytes::{LONGEST, Malformed, Reader, Writer};
 use clew_recording::event::{Origin, StreamId};
 use clew_recording::reader::Recording;
 
+use super::arguments::Argument;
 use super::files::Files;
 use super::jail;
 use super::run::Replay;
@@ -25,6 +26,8 @@ pub struct Request {
     pub pid: Option<i32>,
     /// Stop before this event of the process (of the first one, without a pid).
     pub to: Option<u64>,
+    /// Tell what the calls among these events (first, last) pass to the kernel.
+    pub arguments: Option<(u64, u64)>,
     /// Don't show the guest's output.
     pub quiet: bool,
     pub options: Options,
@@ -49,6 +52,8 @@ pub struct Outcome {
     /// By stream.
     pub ends: BTreeMap<StreamId, End>,
     pub divergences: Vec<String>,
+    /// What was asked for by `Request::arguments`, by stream and event.
+    pub arguments: BTreeMap<(StreamId, u64), Vec<Argument>>,
     /// Streams whose replay ended without a word: a bug, or killed.
     pub lost: Vec<StreamId>,
 }
@@ -67,6 +72,7 @@ pub struct Wanted {
     /// Forked streams that must be gone through, or are wanted themselves.
     follow: BTreeSet<StreamId>,
     quiet: bool,
+    arguments: Option<(u64, u64)>,
     stop: Option<(StreamId, u64)>,
     pub files: Files,
     /// Saved translations.
@@ -80,6 +86,12 @@ impl Wanted {
 
     pub fn follows(&self, stream: StreamId) -> bool {
         self.follow.contains(&stream)
+    }
+
+    pub fn tells_arguments(&self, stream: StreamId, event: u64) -> bool {
+        self.arguments
+            .is_some_and(|(first, last)| (first..=last).contains(&event))
+            && self.streams.contains(&stream)
     }
 
     pub fn stops_before(&self, stream: StreamId, event: u64) -> bool {
@@ -109,6 +121,11 @@ pub enum Message<'a> {
     Diverged {
         stream: StreamId,
         text: &'a str,
+    },
+    Argument {
+        stream: StreamId,
+        event: u64,
+        argument: &'a Argument,
     },
 }
 
@@ -165,6 +182,18 @@ impl Message<'_> {
                 out.number(*stream as u64);
                 let text = text.as_bytes();
                 out.bytes(&text[..text.len().min(MESSAGE - 2 * LONGEST)]);
+            }
+            Message::Argument {
+                stream,
+                event,
+                argument,
+            } => {
+                out.byte(4);
+                out.number(*stream as u64);
+                out.number(*event);
+                out.byte(argument.index);
+                out.number(argument.len);
+                out.bytes(&argument.bytes);
             }
         }
         let len = out.len();
@@ -275,6 +304,7 @@ fn plan(recording: &Recording, request: &Request) -> Result<(Vec<StreamId>, Want
         streams,
         follow,
         quiet: request.quiet,
+        arguments: request.arguments,
         stop,
         store: open_store(&request.options),
         files: Files::open(recording).map_err(|e| format!("the recording's files: {e}"))?,
@@ -313,6 +343,8 @@ pub fn replay(recording: &Recording, request: &Request) -> Result<Outcome, Strin
     let mut outcome = Outcome::default();
     let mut screen = Screen {
         in_order: request.pid.is_none() && request.to.is_none(),
+        // The channel counts from 1.
+        next: 1,
         ..Screen::default()
     };
     let workers = std::thread::available_parallelism().map_or(1, |n| n.get());
@@ -429,6 +461,15 @@ fn receive(
             begun.remove(&stream);
             let text = String::from_utf8_lossy(input.rest()).into_owned();
             outcome.divergences.push(text);
+        }
+        4 => {
+            let key = (input.small()?, input.number()?);
+            let argument = Argument {
+                index: input.byte()?,
+                len: input.number()?,
+                bytes: input.rest().to_vec(),
+            };
+            outcome.arguments.entry(key).or_default().push(argument);
         }
         _ => return Err(Malformed),
     }
