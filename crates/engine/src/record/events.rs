@@ -105,10 +105,7 @@ impl Executor {
     /// Answers the system call of the current thread, and writes down what came of it.
     pub(crate) fn recorded_call(&mut self) {
         let arrival = self.arrive();
-        let nr = arrival.regs.gpr[crate::context::RAX];
-        let gpr = &arrival.regs.gpr;
-        use crate::context::{R8, R9, R10, RDI, RDX, RSI};
-        let args: Args = [gpr[RDI], gpr[RSI], gpr[RDX], gpr[R10], gpr[R8], gpr[R9]];
+        let (nr, args) = call_of(&arrival.regs);
         let thread = self.current().number;
         let mut written = Written {
             ticks: 0,
@@ -163,6 +160,7 @@ impl Executor {
             outputs::each(call, &args, Some(value), &mut |addr, len| {
                 access::note_write(addr, outputs::accessible(addr, len));
             });
+            self.note_changed_file(call, &args, value);
         }
         if written.end == End::Waits && sent::written_bytes(call, &args, 0).is_some() {
             written.output = self.output_of(args[0] as i32);
@@ -185,6 +183,27 @@ impl Executor {
         self.tell_new_threads();
         if ended {
             self.recorder().event(&Event::EndedThread { thread });
+        }
+    }
+
+    /// Files that are mapped shared change by writing to them, too.
+    fn note_changed_file(&mut self, call: &table::Call, args: &Args, value: i64) {
+        if !self.memory.follows_files() {
+            return;
+        }
+        let Some((fd, offset, len)) = sent::changed_file(call, args, value) else {
+            return;
+        };
+        if fd >= 0 {
+            return self.memory.file_written(fd, offset, len);
+        }
+        // SAFETY: the guest's own path, as in the call that has just succeeded; our own descriptor.
+        unsafe {
+            let fd = syscall!(libc::SYS_open, args[0], libc::O_PATH | libc::O_CLOEXEC);
+            if fd >= 0 {
+                self.memory.file_written(fd as i32, offset, len);
+                syscall!(libc::SYS_close, fd);
+            }
         }
     }
 
@@ -345,6 +364,10 @@ impl Executor {
     /// The waiting call of the current thread has ended; `before` were the registers.
     pub(crate) fn record_resumed(&mut self, result: Option<i64>, before: &Regs) {
         self.recorder().event(&Event::Resumed { result });
+        if let Some(value) = result {
+            let (nr, args) = call_of(before);
+            self.note_changed_file(table::lookup(nr), &args, value);
+        }
         let mut expected = *before;
         match result {
             Some(value) => expected.gpr[crate::context::RAX] = value as u64,
@@ -555,6 +578,14 @@ impl Executor {
         let ticks = self.recorder().take_arrived();
         self.recorder().event(&Event::Exec { ticks });
     }
+}
+
+/// Number and arguments of a call, by the registers before it.
+fn call_of(regs: &Regs) -> (u64, Args) {
+    use crate::context::{R8, R9, R10, RAX, RDI, RDX, RSI};
+    let gpr = &regs.gpr;
+    let args = [gpr[RDI], gpr[RSI], gpr[RDX], gpr[R10], gpr[R8], gpr[R9]];
+    (gpr[RAX], args)
 }
 
 /// For finding out which page differs: the checksums of all of them.

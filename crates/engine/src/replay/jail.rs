@@ -22,6 +22,8 @@ const ALLOWED: &[i64] = &[
     libc::SYS_mremap,
     libc::SYS_madvise,
     libc::SYS_brk,
+    libc::SYS_memfd_create,
+    libc::SYS_ftruncate,
     libc::SYS_pread64,
     libc::SYS_read,
     libc::SYS_lseek,
