@@ -431,11 +431,8 @@ impl Executor {
 
     /// Before a fork: the stream of the child.
     pub(crate) fn record_before_fork(&mut self) -> Option<StreamId> {
-        match self.recorder.as_mut()?.reserve() {
-            Ok(stream) => Some(stream),
-            // Nothing is recorded any more.
-            Err(_) => None,
-        }
+        // An error means that nothing is recorded any more.
+        self.recorder.as_mut()?.reserve().ok()
     }
 
     /// In the parent, after the fork.

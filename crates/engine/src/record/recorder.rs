@@ -151,7 +151,7 @@ impl Recorder {
     fn flush_values(&mut self) {
         // SAFETY: the block is mapped as long as the process lives; the guest isn't running, and
         // its fields for values belong to the recorder.
-        let values = unsafe { &mut *(&raw mut (*(layout::GS_BLOCK as *mut GsBlock)).values) };
+        let values = unsafe { &mut (*(layout::GS_BLOCK as *mut GsBlock)).values };
         if values.used == 0 {
             return;
         }
