@@ -75,18 +75,20 @@ impl Executor {
     /// The effects that belong to the event just written: mappings, memory, registers.
     fn effects(&mut self, before: Option<&Regs>) {
         let changes = self.memory.take_changes();
-        let touched = access::take_notes();
         let regs = self.gs.regs;
         let recorder = self.recorder.as_mut().expect("only while recording");
+        let mut touched = std::mem::take(&mut recorder.touched);
+        access::swap_notes(&mut touched);
         for change in &changes.changes {
             recorder.change(change);
         }
         for range in &changes.contents {
             recorder.memory(range.start, range.end - range.start);
         }
-        for (addr, len) in touched {
+        for (addr, len) in touched.drain(..) {
             recorder.memory(addr, len);
         }
+        recorder.touched = touched;
         if let Some(before) = before {
             recorder.registers(before, &regs);
         }
@@ -154,7 +156,7 @@ impl Executor {
         }
         let call = table::lookup(nr);
         if let Outcome::Return(value) = outcome {
-            if value > 0 && sent::written_bytes(call, &args, value).is_some() {
+            if value > 0 && sent::writes(call, &args) {
                 written.output = self.output_of(args[0] as i32);
             }
             outputs::each(call, &args, Some(value), &mut |addr, len| {
@@ -162,7 +164,7 @@ impl Executor {
             });
             self.note_changed_file(call, &args, value);
         }
-        if written.end == End::Waits && sent::written_bytes(call, &args, 0).is_some() {
+        if written.end == End::Waits && sent::writes(call, &args) {
             written.output = self.output_of(args[0] as i32);
         }
         self.settle(&outcome);

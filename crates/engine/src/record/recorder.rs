@@ -41,6 +41,8 @@ pub struct Recorder {
     pub(super) new_threads: Vec<usize>,
     last_stamp: u64,
     room: Vec<u8>,
+    /// Empty between events: memory for the ranges that one has touched.
+    pub(super) touched: Vec<(u64, u64)>,
     told_lost: bool,
     /// The stream of the program that an exec under way would start.
     pub(super) after_exec: Option<StreamId>,
@@ -84,6 +86,7 @@ impl Recorder {
             new_threads: Vec::new(),
             last_stamp: now(),
             room: Vec::new(),
+            touched: Vec::new(),
             told_lost: false,
             after_exec: None,
         })
@@ -218,23 +221,26 @@ impl Recorder {
     pub fn memory(&mut self, addr: u64, len: u64) {
         let mut at = addr;
         let end = addr.saturating_add(len);
-        let mut piece = [0u8; LONGEST_PIECE];
         while at < end {
-            let take = (end - at).min(LONGEST_PIECE as u64);
-            let bytes = &mut piece[..take as usize];
-            if access::read_bytes(at, bytes).is_ok() {
-                self.effect(&Effect::Memory { addr: at, bytes });
-                at += take;
-                continue;
-            }
-            // Page by page: what can be read is written down.
-            let take = take.min(4096 - at % 4096);
-            let bytes = &mut piece[..take as usize];
-            if access::read_bytes(at, bytes).is_ok() {
-                self.effect(&Effect::Memory { addr: at, bytes });
+            let mut take = (end - at).min(LONGEST_PIECE as u64);
+            if !self.piece(at, take) {
+                // Page by page: what can be read is written down.
+                take = take.min(4096 - at % 4096);
+                self.piece(at, take);
             }
             at += take;
         }
+    }
+
+    /// A piece of guest memory, straight into the ring; false if it can't be read.
+    fn piece(&mut self, addr: u64, len: u64) -> bool {
+        let room = self.producer.reserve();
+        let read = |bytes: &mut [u8]| access::read_bytes(addr, bytes).is_ok();
+        let Some(len) = self.encoder.memory(addr, len as usize, read, room) else {
+            return false;
+        };
+        self.producer.commit(len);
+        true
     }
 
     /// The registers that differ from `before`.

@@ -29,7 +29,7 @@ pub struct Replay<'a> {
     report: RawFd,
     stream: StreamId,
     /// The last events, for a report.
-    last: VecDeque<(u64, String)>,
+    last: VecDeque<(u64, Last)>,
     output: Vec<u8>,
     /// What waiting threads were about to write.
     waiting: Vec<(u32, Output, Vec<u8>)>,
@@ -123,7 +123,7 @@ impl<'a> Replay<'a> {
             if self.last.len() == LAST {
                 self.last.pop_front();
             }
-            self.last.push_back((at, describe(&event)));
+            self.last.push_back((at, Last::of(&event)));
         }
         self.machine.event(&event)?;
         if let Event::Call(call) = &event
@@ -277,7 +277,7 @@ impl<'a> Replay<'a> {
             self.number().saturating_sub(1),
         );
         for (number, event) in &self.last {
-            text.push_str(&format!("\n    {number:>8}  {event}"));
+            text.push_str(&format!("\n    {number:>8}  {}", event.text()));
         }
         self.send(&Message::Diverged {
             stream: self.stream,
@@ -288,6 +288,68 @@ impl<'a> Replay<'a> {
 
     fn send(&self, message: &Message) {
         message.send(self.report);
+    }
+}
+
+/// What is kept of an event for a report: cheap to make, since there will hardly be one.
+enum Last {
+    Plain(Event<'static>),
+    Text(String),
+}
+
+impl Last {
+    fn of(event: &Event) -> Last {
+        Last::Plain(match *event {
+            Event::Started(_) | Event::Note(_) | Event::Values(_) => {
+                return Last::Text(describe(event));
+            }
+            Event::Signal {
+                place,
+                cause,
+                signo,
+                ..
+            } => Event::Signal {
+                place,
+                cause,
+                signo,
+                info: &[],
+            },
+            Event::Call(call) => Event::Call(call),
+            Event::Resumed { result } => Event::Resumed { result },
+            Event::Instruction { ticks, what } => Event::Instruction { ticks, what },
+            Event::Switched { place, to } => Event::Switched { place, to },
+            Event::NewThread { thread, tid } => Event::NewThread { thread, tid },
+            Event::EndedThread { thread } => Event::EndedThread { thread },
+            Event::Forked { ticks, stream, pid } => Event::Forked { ticks, stream, pid },
+            Event::Check {
+                place,
+                registers,
+                memory,
+            } => Event::Check {
+                place,
+                registers,
+                memory,
+            },
+            Event::Exec { ticks } => Event::Exec { ticks },
+            Event::Exited { ticks, status } => Event::Exited { ticks, status },
+            Event::Killed {
+                place,
+                cause,
+                signo,
+            } => Event::Killed {
+                place,
+                cause,
+                signo,
+            },
+            Event::Time(time) => Event::Time(time),
+        })
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Last::Plain(event) => describe(event),
+            Last::Text(text) => text.clone(),
+        }
     }
 }
 
