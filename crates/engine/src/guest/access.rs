@@ -129,6 +129,13 @@ pub fn keep_notes() {
     notes().on = true;
 }
 
+/// From now on no more.
+pub fn drop_notes() {
+    let notes = notes();
+    notes.on = false;
+    notes.ranges = Vec::new();
+}
+
 /// Notes that the guest's memory there was written, or may have been.
 #[inline]
 pub fn note_write(addr: u64, len: u64) {

@@ -12,7 +12,7 @@ use crate::context::{Regs, Xsave};
 use crate::executor::Executor;
 use crate::guest::access;
 use crate::host::siginfo::Siginfo;
-use crate::host::switch;
+use crate::host::{switch, time};
 use crate::kernel::table::{self, Args};
 use crate::kernel::{self, Outcome, outputs, sent, stop};
 use crate::memory::Memory;
@@ -433,8 +433,11 @@ impl Executor {
 
     /// Before a fork: the stream of the child.
     pub(crate) fn record_before_fork(&mut self) -> Option<StreamId> {
+        let recorder = self.recorder.as_mut()?;
+        // They belong to the parent's stream, and the child has a copy.
+        recorder.flush_values();
         // An error means that nothing is recorded any more.
-        self.recorder.as_mut()?.reserve().ok()
+        recorder.reserve().ok()
     }
 
     /// In the parent, after the fork.
@@ -459,14 +462,22 @@ impl Executor {
 
     /// In the child of a fork.
     pub(crate) fn record_as_child(&mut self, stream: Option<StreamId>) {
-        let Some(stream) = stream else {
-            self.recorder = None;
+        if self.recorder.is_none() {
             return;
-        };
-        let start = self.start_event();
-        if self.recorder().become_child(stream, start).is_err() {
-            self.recorder = None;
         }
+        let start = self.start_event();
+        let begun = stream.is_some_and(|stream| self.recorder().become_child(stream, start).is_ok());
+        if !begun {
+            self.stop_recording();
+        }
+    }
+
+    /// This process goes on in the live world: nothing is written any more.
+    fn stop_recording(&mut self) {
+        self.recorder = None;
+        self.memory.forget_changes();
+        access::drop_notes();
+        time::live(self.gs);
     }
 
     /// Who this process is; origin and time are for the recorder to fill in.

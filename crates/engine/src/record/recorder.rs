@@ -151,7 +151,7 @@ impl Recorder {
     }
 
     /// Writes down the answers that translated code took by itself since the last event.
-    fn flush_values(&mut self) {
+    pub(super) fn flush_values(&mut self) {
         // SAFETY: the block is mapped as long as the process lives; the guest isn't running, and
         // its fields for values belong to the recorder.
         let values = unsafe { &mut (*(layout::GS_BLOCK as *mut GsBlock)).values };
