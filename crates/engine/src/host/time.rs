@@ -75,12 +75,12 @@ macro_rules! recording {
                 "mov [{base} + {used}], rcx",
                 "cmp rcx, {half}",
                 "jb 2f",
-                // Have them written down: one more tick, and the guest is out.
-                "mov rcx, [{base} + {ticks}]",
+                // Have them written down: one more tick, and the guest is out. A handler may kick at the
+                // same time: what is taken away is exchanged and added in one instruction each.
+                "mov ecx, 1",
+                "xchg [{base} + {ticks}], rcx",
                 "dec rcx",
-                "jle 2f",
                 "add [{base} + {kicked}], rcx",
-                "mov qword ptr [{base} + {ticks}], 1",
                 "2:",
                 "ret",
                 base = const GS_BLOCK,
