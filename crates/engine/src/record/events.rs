@@ -59,7 +59,22 @@ impl Executor {
         if recorder.values_wait() {
             let place = self.interrupted();
             self.check(place);
+        } else if recorder.check_due() {
+            let place = self.interrupted();
+            self.full_check(place);
         }
+    }
+
+    /// A place at which replay must have these registers and, every now and then, this memory.
+    fn full_check(&mut self, place: Place) {
+        let registers = checksum(&self.gs.regs);
+        let recorder = self.recorder.as_mut().expect("only while recording");
+        let memory = recorder.checksum_for_check(&self.memory);
+        recorder.event(&Event::Check {
+            place,
+            registers,
+            memory,
+        });
     }
 
     /// A place at which replay must have these registers.
@@ -185,6 +200,9 @@ impl Executor {
         self.tell_new_threads();
         if ended {
             self.recorder().event(&Event::EndedThread { thread });
+        } else if matches!(written.end, End::Returned(_)) && self.recorder().check_due_after_event()
+        {
+            self.full_check(Place::default());
         }
     }
 

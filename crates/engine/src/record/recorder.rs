@@ -13,9 +13,14 @@ use crate::guest::access;
 use crate::host::time::HALF;
 use crate::kernel::stop;
 use crate::layout;
+use crate::memory::Memory;
 
 /// Cycles between two time stamps in the log: about a millisecond.
 const STAMP: u64 = 2_000_000;
+/// Cycles between two checks of registers: less than 100 ms.
+const CHECK: u64 = 150_000_000;
+/// Memory is looked at so seldom that it takes one part in this many of the time.
+const SELDOM: u64 = 200;
 
 pub struct Recorder {
     channel: Channel,
@@ -40,6 +45,10 @@ pub struct Recorder {
     /// Threads that the call under way has made.
     pub(super) new_threads: Vec<usize>,
     last_stamp: u64,
+    last_check: u64,
+    /// Cycles that the last checksum of memory took; 0 before the first.
+    memory_cost: u64,
+    last_memory: u64,
     room: Vec<u8>,
     /// Empty between events: memory for the ranges that one has touched.
     pub(super) touched: Vec<(u64, u64)>,
@@ -85,6 +94,9 @@ impl Recorder {
             vforks: Vec::new(),
             new_threads: Vec::new(),
             last_stamp: now(),
+            last_check: now(),
+            memory_cost: 0,
+            last_memory: now(),
             room: Vec::new(),
             touched: Vec::new(),
             told_lost: false,
@@ -165,6 +177,37 @@ impl Recorder {
         let len = super::values::encode(taken, &mut room);
         self.put(&Event::Values(&room[..len]));
         self.room = room;
+    }
+
+    /// Whether it is time for a place at which a replay compares registers.
+    #[inline]
+    pub(super) fn check_due(&self) -> bool {
+        now().wrapping_sub(self.last_check) > CHECK
+    }
+
+    /// The same after an event, which has just looked at the time.
+    #[inline]
+    pub(super) fn check_due_after_event(&self) -> bool {
+        self.last_stamp.wrapping_sub(self.last_check) > CHECK
+    }
+
+    /// A check is about to be written: the checksum of the guest's memory, if it is affordable now.
+    pub(super) fn checksum_for_check(&mut self, memory: &Memory) -> Option<u64> {
+        let begin = now();
+        self.last_check = begin;
+        self.last_stamp = self.last_stamp.max(begin);
+        let cost = match self.memory_cost {
+            // A byte per cycle is slow.
+            0 => memory.iter().map(|m| m.end - m.start).sum(),
+            cost => cost,
+        };
+        if begin.wrapping_sub(self.last_memory) / SELDOM < cost {
+            return None;
+        }
+        let sum = memory.checksum();
+        self.last_memory = now();
+        self.memory_cost = self.last_memory.wrapping_sub(begin).max(1);
+        Some(sum)
     }
 
     /// Whether so many answers wait that they should be written down.
