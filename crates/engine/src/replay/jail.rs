@@ -33,6 +33,11 @@ const ALLOWED: &[i64] = &[
     libc::SYS_fork,
     libc::SYS_fcntl,
     libc::SYS_mincore,
+    // Shared memory of the replaying process's own.
+    libc::SYS_memfd_create,
+    libc::SYS_ftruncate,
+    libc::SYS_copy_file_range,
+    libc::SYS_pwrite64,
     libc::SYS_sysinfo,
     libc::SYS_clock_gettime,
     libc::SYS_rt_sigaction,

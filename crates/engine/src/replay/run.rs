@@ -223,6 +223,10 @@ impl<'a> Replay<'a> {
         if !self.wanted.follows(stream) {
             return;
         }
+        let shared = match self.machine.before_fork() {
+            Ok(shared) => shared,
+            Err(divergence) => self.diverged(&divergence),
+        };
         // SAFETY: this process has one kernel thread; parent and child go separate ways with their
         // own copies of everything.
         let pid = unsafe { syscall!(libc::SYS_fork) };
@@ -237,7 +241,7 @@ impl<'a> Replay<'a> {
             Err(_) => self.over(),
         }
         self.stream = stream;
-        if let Err(divergence) = self.machine.become_child() {
+        if let Err(divergence) = self.machine.become_child(shared) {
             self.diverged(&divergence);
         }
         self.ending = Ending::CutOff;
