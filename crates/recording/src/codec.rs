@@ -29,6 +29,7 @@ mod kind {
     pub const VALUES: u8 = 14;
     pub const TIME: u8 = 15;
     pub const NOTE: u8 = 16;
+    pub const SHARED: u8 = 17;
     pub const MEMORY: u8 = 0x40;
     pub const REGISTERS: u8 = 0x41;
     pub const EXTENDED: u8 = 0x42;
@@ -91,6 +92,10 @@ impl Encoder {
                 out.number(*ticks);
                 out.byte(*what as u8);
                 kind::INSTRUCTION
+            }
+            Event::Shared { ticks } => {
+                out.number(*ticks);
+                kind::SHARED
             }
             Event::Signal {
                 place,
@@ -382,6 +387,9 @@ impl Decoder {
                     3 => Instruction::Other,
                     _ => return Err(Malformed),
                 },
+            },
+            kind::SHARED => Event::Shared {
+                ticks: input.number()?,
             },
             kind::SIGNAL => Event::Signal {
                 place: take_place(input)?,

@@ -15,7 +15,7 @@ use crate::host::siginfo::Siginfo;
 use crate::host::{switch, time};
 use crate::kernel::table::{self, Args};
 use crate::kernel::{self, Outcome, outputs, sent, stop};
-use crate::memory::Memory;
+use crate::memory::{Memory, govern};
 use crate::{sys, syscall};
 
 impl Executor {
@@ -97,6 +97,7 @@ impl Executor {
         for change in &changes.changes {
             recorder.change(change);
         }
+        recorder.shared_effects();
         for range in &changes.contents {
             recorder.memory(range.start, range.end - range.start);
         }
@@ -306,6 +307,27 @@ impl Executor {
         }
     }
 
+    /// The instruction that the current thread stands on has touched memory that was another process's.
+    pub(crate) fn record_touch(&mut self) {
+        self.arrive();
+        let ticks = self.recorder().take_arrived();
+        debug_assert_eq!(ticks, 0, "told with what was acquired");
+    }
+
+    /// Gives away shared memory that other processes have asked for; the current thread stands at an event or at
+    /// the end of a budget.
+    pub(crate) fn share(&mut self) {
+        if !govern::wanted() || !self.recording() || !self.current_is_runnable() {
+            return;
+        }
+        govern::serve();
+        if govern::pending() {
+            let place = self.interrupted();
+            self.check(place);
+            self.recorder().shared_effects();
+        }
+    }
+
     /// A handler was entered; `before` were the registers.
     pub(crate) fn record_signal(
         &mut self,
@@ -316,6 +338,20 @@ impl Executor {
     ) {
         let signo = info.signo();
         self.recorder().signals += 1;
+        let mut place = place;
+        if govern::pending() {
+            // Its frame is in shared memory, which came first.
+            let (at, registers) = (std::mem::take(&mut place), checksum(before));
+            self.recorder().event(&match cause {
+                Cause::Fault => Event::Shared { ticks: at.ticks },
+                Cause::Outside => Event::Check {
+                    place: at,
+                    registers,
+                    memory: None,
+                },
+            });
+            self.recorder().shared_effects();
+        }
         self.recorder().event(&Event::Signal {
             place,
             cause,
@@ -365,7 +401,7 @@ impl Executor {
     /// Memory that the engine changed by itself, not for a call: before the guest goes on, it becomes
     /// the effect of an event of its own.
     pub(crate) fn record_loose_effects(&mut self) {
-        if self.recording() && access::any_notes() {
+        if self.recording() && (access::any_notes() || govern::pending()) {
             let place = self.interrupted();
             self.check(place);
             self.effects(None);
@@ -547,6 +583,7 @@ impl Executor {
         });
         self.note_switched();
         self.effects(None);
+        govern::on_this_thread();
     }
 
     /// In the parent, when the child of its vfork has gone.
@@ -554,6 +591,7 @@ impl Executor {
         if self.recorder.is_none() {
             return;
         }
+        govern::on_this_thread();
         let parent = self.current().number;
         let recorder = self.recorder();
         recorder.arrived = 0;

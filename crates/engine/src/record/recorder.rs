@@ -6,6 +6,7 @@ use clew_recording::event::{
     Call, Effect, Event, LONGEST_PIECE, Origin, REGISTERS, Start, StreamId, ThreadId,
 };
 use clew_recording::maps::Change;
+use clew_recording::sharing::Sharing;
 
 use super::output::Standard;
 use crate::context::{GsBlock, Regs};
@@ -14,6 +15,7 @@ use crate::host::time::HALF;
 use crate::kernel::stop;
 use crate::layout;
 use crate::memory::Memory;
+use crate::memory::govern::{self, Record};
 
 /// Cycles between two time stamps in the log: about a millisecond.
 const STAMP: u64 = 2_000_000;
@@ -79,6 +81,7 @@ impl Recorder {
         } else {
             channel.producer_of(stream)?
         };
+        govern::begin(Sharing::join(&channel, producer.stream())?);
         Ok(Recorder {
             channel,
             producer,
@@ -112,8 +115,29 @@ impl Recorder {
         &self.channel
     }
 
+    /// How far the thread has come for the event that is about to be written. If shared memory was
+    /// acquired on the way, that is an event of its own before it.
     pub(super) fn take_arrived(&mut self) -> u64 {
-        std::mem::take(&mut self.arrived)
+        let ticks = std::mem::take(&mut self.arrived);
+        if !govern::pending() {
+            return ticks;
+        }
+        self.event(&Event::Shared { ticks });
+        self.shared_effects();
+        0
+    }
+
+    /// What became of shared memory, as effects of the last event.
+    pub(super) fn shared_effects(&mut self) {
+        for record in govern::take_records() {
+            match record {
+                Record::Change(change) => self.change(&change),
+                Record::Contents(addr, bytes) => self.effect(&Effect::Memory {
+                    addr,
+                    bytes: &bytes,
+                }),
+            }
+        }
     }
 
     pub(super) fn thread_number(&mut self) -> ThreadId {
@@ -129,6 +153,7 @@ impl Recorder {
     /// Has the executor moved to another kernel thread? The kernel tells the writer of its death.
     pub fn on_this_thread(&mut self) {
         self.producer.move_to_this_thread();
+        govern::on_this_thread();
     }
 
     /// In the forked child: goes on in its own stream.
@@ -143,6 +168,7 @@ impl Recorder {
         start.origin = Origin::Fork { parent };
         start.time = self.channel.elapsed();
         self.event(&Event::Started(start));
+        govern::become_child(stream);
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use crate::guest::access;
 use crate::guest::trap_flag::{self, TRAP_FLAG};
 use crate::host::{switch, time};
 use crate::kernel::{outputs, sent, table};
-use crate::memory::Memory;
+use crate::memory::{Copies, Memory};
 use crate::record::events::{checksum, show_pages};
 use crate::record::values;
 use crate::stats::Stats;
@@ -199,10 +199,15 @@ impl Machine {
 
     /// Brings the current thread to the next thing that it does by itself, `ticks` from here, which
     /// must be one of `kinds`.
-    fn arrive(&mut self, ticks: u64, kinds: &[Exit], what: &dyn Fn() -> String) -> Checked {
+    fn arrive(
+        &mut self,
+        ticks: u64,
+        kinds: &[Exit],
+        what: &dyn Fn() -> String,
+    ) -> Result<Exit, Divergence> {
         if let Some(standing) = self.standing.take() {
             if ticks == 0 && kinds.contains(&standing) {
-                return Ok(());
+                return Ok(standing);
             }
             return self.diverged(what(), format!("{standing:?}, where it stood already"));
         }
@@ -223,7 +228,7 @@ impl Machine {
                 format!("it after {found}"),
             );
         }
-        Ok(())
+        Ok(exit)
     }
 
     /// Brings the current thread to a place in the midst of its computing.
@@ -353,6 +358,15 @@ impl Machine {
                 self.arrive(*ticks, &[Exit::Emulate], &|| format!("{what:?}"))?;
                 self.values_used_up()?;
             }
+            Event::Shared { ticks } => {
+                let what = || "a touch of shared memory".into();
+                let kinds = [Exit::Fault, Exit::Emulate, Exit::Syscall];
+                let exit = self.arrive(*ticks, &kinds, &what)?;
+                self.values_used_up()?;
+                if exit != Exit::Fault {
+                    self.standing = Some(exit);
+                }
+            }
             Event::Signal {
                 place,
                 cause,
@@ -455,11 +469,13 @@ impl Machine {
         let what = || format!("signal {signo}");
         match cause {
             Cause::Outside => self.go_to(place, &what)?,
-            Cause::Fault => self.arrive(
-                place.ticks,
-                &[Exit::Fault, Exit::Emulate, Exit::Syscall],
-                &what,
-            )?,
+            Cause::Fault => {
+                self.arrive(
+                    place.ticks,
+                    &[Exit::Fault, Exit::Emulate, Exit::Syscall],
+                    &what,
+                )?;
+            }
         }
         self.values_used_up()
     }
@@ -584,12 +600,20 @@ impl Machine {
         }
     }
 
+    /// Before a fork of this process: shared memory for the child.
+    pub fn before_fork(&self) -> Result<Copies, Divergence> {
+        match self.memory.copy_shared() {
+            Ok(copies) => Ok(copies),
+            Err(error) => self.diverged("a copy of shared memory", error.to_string()),
+        }
+    }
+
     /// In a forked replay of a child: only the current thread is there.
-    pub fn become_child(&mut self) -> Checked {
+    pub fn become_child(&mut self, shared: Copies) -> Checked {
         let current = self.current;
         self.threads.retain(|&number, _| number == current);
         self.standing = None;
-        match self.memory.unshare() {
+        match self.memory.unshare(shared) {
             Ok(()) => Ok(()),
             Err(error) => self.diverged("memory of its own", error.to_string()),
         }

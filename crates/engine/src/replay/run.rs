@@ -260,6 +260,10 @@ impl<'a> Replay<'a> {
         if self.children == MOST_CHILDREN {
             self.wait_for_child();
         }
+        let shared = match self.machine.before_fork() {
+            Ok(shared) => shared,
+            Err(divergence) => self.diverged(&divergence),
+        };
         // SAFETY: this process has one kernel thread; parent and child go separate ways with their
         // own copies of everything.
         let mut pid = unsafe { syscall!(libc::SYS_fork) };
@@ -288,7 +292,7 @@ impl<'a> Replay<'a> {
         self.stop = self.wanted.stops_after(stream);
         self.machine.checks = 0;
         self.stream = stream;
-        if let Err(divergence) = self.machine.become_child() {
+        if let Err(divergence) = self.machine.become_child(shared) {
             self.diverged(&divergence);
         }
         self.ending = Ending::CutOff;
@@ -381,6 +385,7 @@ impl Last {
                 registers,
                 memory,
             },
+            Event::Shared { ticks } => Event::Shared { ticks },
             Event::Exec { ticks } => Event::Exec { ticks },
             Event::Exited { ticks, status } => Event::Exited { ticks, status },
             Event::Killed {
