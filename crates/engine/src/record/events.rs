@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use clew_recording::channel::Finished;
 use clew_recording::event::{
-    Call as Written, Cause, Effect, End, Event, Origin, Output, Place, Start, StreamId,
+    Call as Written, Cause, Effect, End, Event, Instruction, Origin, Output, Place, Start, StreamId,
 };
 
 use super::{Arrival, Recorder};
@@ -31,6 +31,7 @@ impl Executor {
         let recorder = self.recorder.as_mut().expect("only while recording");
         recorder.arrived += now.saturating_sub(recorder.base);
         recorder.base = now;
+        recorder.passed.1 = 0;
         Arrival {
             regs,
             signals: recorder.signals,
@@ -39,14 +40,42 @@ impl Executor {
 
     /// The current thread is interrupted: where?
     fn interrupted(&mut self) -> Place {
+        self.tell_quiet();
         let steps = self.threads.steps;
         let now = self.ticks_now();
         let recorder = self.recorder.as_mut().expect("only while recording");
         let at = if steps > 0 { recorder.at_budget } else { now };
         let ticks = std::mem::take(&mut recorder.arrived) + at.saturating_sub(recorder.base);
         recorder.base = now;
+        recorder.passed.1 = 0;
         self.threads.steps = 0;
         Place { ticks, steps }
+    }
+
+    /// Something happens: if that is right behind a quiet instruction, then this is the place that can
+    /// be found again.
+    fn tell_quiet(&mut self) {
+        let now = self.ticks_now();
+        let recorder = self.recorder();
+        let Some(before) = recorder.quiet.take() else {
+            return;
+        };
+        let ticks = recorder.take_arrived() + now.saturating_sub(recorder.base);
+        recorder.base = now;
+        let (_, passed) = recorder.passed;
+        let what = Instruction::Quiet { passed };
+        recorder.event(&Event::Instruction { ticks, what });
+        self.effects(Some(&before));
+    }
+
+    /// The current thread runs: what it has passed is behind it.
+    #[inline]
+    pub(crate) fn nothing_happened(&mut self) {
+        if let Some(recorder) = &mut self.recorder
+            && recorder.quiet.take().is_some()
+        {
+            recorder.passed.1 += 1;
+        }
     }
 
     /// The budget is used up: if something happens before the next event, it happens from here.
@@ -292,6 +321,16 @@ impl Executor {
 
     /// Executes an instruction for the current thread, and writes down what it answered.
     pub(crate) fn recorded_instruction(&mut self) {
+        let before = self.gs.regs;
+        if kernel::emulate::quietly(self) {
+            let now = self.ticks_now();
+            let recorder = self.recorder();
+            recorder.quiet = Some(before);
+            if recorder.passed.0 != now {
+                recorder.passed = (now, 0);
+            }
+            return;
+        }
         let arrival = self.arrive();
         let done = kernel::emulate::instruction(self);
         if self.recorder().signals != arrival.signals {
@@ -414,6 +453,7 @@ impl Executor {
         if let Some(recorder) = &mut self.recorder {
             recorder.base = now;
             recorder.at_budget = now;
+            recorder.passed.1 = 0;
         }
     }
 
