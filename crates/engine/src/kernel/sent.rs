@@ -45,7 +45,9 @@ pub fn changed_file(call: &Call, args: &Args, ret: i64) -> Option<(i32, Option<u
     // A pointer to an offset, which the call has moved on; or none.
     let behind = |at: u64| match at {
         0 => None,
-        at => access::read::<u64>(at).ok().map(|end| end.wrapping_sub(done)),
+        at => access::read::<u64>(at)
+            .ok()
+            .map(|end| end.wrapping_sub(done)),
     };
     let change = match call.nr as i64 {
         libc::SYS_write | libc::SYS_writev | libc::SYS_sendfile => (fd, None, done),

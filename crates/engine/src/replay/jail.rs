@@ -24,6 +24,8 @@ const ALLOWED: &[i64] = &[
     libc::SYS_brk,
     libc::SYS_memfd_create,
     libc::SYS_ftruncate,
+    libc::SYS_copy_file_range,
+    libc::SYS_pwrite64,
     libc::SYS_pread64,
     libc::SYS_read,
     libc::SYS_lseek,
