@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
-use clew_recording::event::{Call, Event, Output, Record, Start, StreamId};
+use clew_recording::event::{Call, Event, Output, Record, StreamId};
 use clew_recording::reader::{Recording, StreamReader};
 
 use super::machine::{Divergence, Machine};
@@ -27,8 +27,6 @@ pub struct Replay<'a> {
     wanted: &'a Wanted,
     report: RawFd,
     stream: StreamId,
-    /// The last events, for a report.
-    last: VecDeque<(u64, Last)>,
     output: Vec<u8>,
     /// What waiting threads were about to write.
     waiting: Vec<(u32, Output, Vec<u8>)>,
@@ -38,6 +36,8 @@ pub struct Replay<'a> {
 /// What is left of an event once it was replayed.
 enum After {
     Nothing,
+    Started(i32),
+    Resumed(Option<i64>),
     Forked(StreamId),
     Output(Output, Call),
 }
@@ -69,7 +69,6 @@ impl<'a> Replay<'a> {
             wanted,
             report,
             stream,
-            last: VecDeque::new(),
             output: Vec::new(),
             waiting: Vec::new(),
             ending: Ending::CutOff,
@@ -111,60 +110,51 @@ impl<'a> Replay<'a> {
                 });
             }
         };
-        let event = match record {
+        // Looked at where it is: records are large, and there are many.
+        let event = match &record {
             Record::Effect(effect) => {
-                self.machine.effect(&effect)?;
+                self.machine.effect(effect)?;
                 return Ok(true);
             }
             Record::Event(event) => event,
         };
-        if !matches!(event, Event::Time(_) | Event::Values(_)) {
-            if self.last.len() == LAST {
-                self.last.pop_front();
-            }
-            self.last.push_back((at, Last::of(&event)));
-        }
-        self.machine.event(&event)?;
+        self.machine.event(event)?;
         let after = match event {
-            Event::Forked { stream, .. } => After::Forked(stream),
+            Event::Forked { stream, .. } => After::Forked(*stream),
             Event::Call(call) => match call.output {
-                Some(output) => After::Output(output, call),
+                Some(output) => After::Output(output, *call),
                 None => After::Nothing,
             },
-            Event::Resumed { result } => {
-                self.resumed(result);
-                After::Nothing
-            }
+            Event::Resumed { result } => After::Resumed(*result),
             Event::Exited { status, .. } => {
-                self.ending = Ending::Exited(status);
+                self.ending = Ending::Exited(*status);
                 After::Nothing
             }
             Event::Killed { signo, .. } => {
-                self.ending = Ending::Killed(signo);
+                self.ending = Ending::Killed(*signo);
                 After::Nothing
             }
             Event::Exec { .. } => {
                 self.ending = Ending::Exec;
                 After::Nothing
             }
-            Event::Started(start) => {
-                self.started(&start);
-                After::Nothing
-            }
+            Event::Started(start) => After::Started(start.pid),
             _ => After::Nothing,
         };
         match after {
             After::Nothing => {}
+            After::Started(pid) => self.started(pid),
+            After::Resumed(result) => self.resumed(result),
             After::Forked(stream) => self.forked(stream),
             After::Output(output, call) => self.written(output, &call),
         }
         Ok(true)
     }
 
-    fn started(&mut self, start: &Start) {
+    fn started(&mut self, pid: i32) {
         self.send(&Message::Started {
             stream: self.stream,
-            pid: start.pid,
+            pid,
         });
     }
 
@@ -241,7 +231,6 @@ impl<'a> Replay<'a> {
             self.diverged(&divergence);
         }
         self.ending = Ending::CutOff;
-        self.last.clear();
         self.waiting.clear();
     }
 
@@ -263,8 +252,8 @@ impl<'a> Replay<'a> {
             self.stream,
             self.number().saturating_sub(1),
         );
-        for (number, event) in &self.last {
-            text.push_str(&format!("\n    {number:>8}  {}", event.text()));
+        for (number, event) in self.last_events() {
+            text.push_str(&format!("\n    {number:>8}  {event}"));
         }
         self.send(&Message::Diverged {
             stream: self.stream,
@@ -273,70 +262,36 @@ impl<'a> Replay<'a> {
         stop::exit(stop::STATUS)
     }
 
+    /// The events before this place, read once more.
+    fn last_events(&self) -> VecDeque<(u64, String)> {
+        /// So far back there are enough, besides those that nobody wants to see.
+        const LOOK_BACK: u64 = 64;
+        let mut last = VecDeque::new();
+        let Ok(mut reader) = self.recording.stream(self.stream) else {
+            return last;
+        };
+        let end = self.number();
+        while reader.position() < end {
+            let at = reader.position();
+            let Ok(Some(record)) = reader.next() else {
+                break;
+            };
+            match record {
+                Record::Event(Event::Time(_) | Event::Values(_)) => {}
+                Record::Event(event) if at + LOOK_BACK >= end => {
+                    if last.len() == LAST {
+                        last.pop_front();
+                    }
+                    last.push_back((at, describe(&event)));
+                }
+                _ => {}
+            }
+        }
+        last
+    }
+
     fn send(&self, message: &Message) {
         message.send(self.report);
-    }
-}
-
-/// What is kept of an event for a report: cheap to make, since there will hardly be one.
-enum Last {
-    Plain(Event<'static>),
-    Text(String),
-}
-
-impl Last {
-    fn of(event: &Event) -> Last {
-        Last::Plain(match *event {
-            Event::Started(_) | Event::Note(_) | Event::Values(_) => {
-                return Last::Text(describe(event));
-            }
-            Event::Signal {
-                place,
-                cause,
-                signo,
-                ..
-            } => Event::Signal {
-                place,
-                cause,
-                signo,
-                info: &[],
-            },
-            Event::Call(call) => Event::Call(call),
-            Event::Resumed { result } => Event::Resumed { result },
-            Event::Instruction { ticks, what } => Event::Instruction { ticks, what },
-            Event::Switched { place, to } => Event::Switched { place, to },
-            Event::NewThread { thread, tid } => Event::NewThread { thread, tid },
-            Event::EndedThread { thread } => Event::EndedThread { thread },
-            Event::Forked { ticks, stream, pid } => Event::Forked { ticks, stream, pid },
-            Event::Check {
-                place,
-                registers,
-                memory,
-            } => Event::Check {
-                place,
-                registers,
-                memory,
-            },
-            Event::Exec { ticks } => Event::Exec { ticks },
-            Event::Exited { ticks, status } => Event::Exited { ticks, status },
-            Event::Killed {
-                place,
-                cause,
-                signo,
-            } => Event::Killed {
-                place,
-                cause,
-                signo,
-            },
-            Event::Time(time) => Event::Time(time),
-        })
-    }
-
-    fn text(&self) -> String {
-        match self {
-            Last::Plain(event) => describe(event),
-            Last::Text(text) => text.clone(),
-        }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use clew_recording::bytes::{LONGEST, Malformed, Reader, Writer};
 use clew_recording::event::{Origin, StreamId};
@@ -319,20 +319,16 @@ pub fn replay(recording: &Recording, request: &Request) -> Result<Outcome, Strin
     };
     let workers = std::thread::available_parallelism().map_or(1, |n| n.get());
     let mut waiting = roots.iter().copied();
-    let mut running = 0usize;
-    let mut open = 0usize;
     let mut begun: BTreeSet<StreamId> = BTreeSet::new();
-    let mut pids = Vec::new();
+    let mut children = Vec::new();
     loop {
-        while running < workers {
+        while children.len() < workers {
             let Some(stream) = waiting.next() else { break };
             let pid = spawn(recording, stream, &wanted, &request.options, mine, theirs)?;
-            pids.push(pid);
-            running += 1;
-            open += 1;
+            children.push(Child::new(pid));
             begun.insert(stream);
         }
-        if running == 0 && open == 0 {
+        if children.is_empty() {
             break;
         }
         // Wait for the next message, or for a replaying process to be gone.
@@ -355,11 +351,10 @@ pub fn replay(recording: &Recording, request: &Request) -> Result<Outcome, Strin
             continue;
         }
         // Nothing there: sleep until there is, or until a child of ours ends.
-        let gone = reap(&mut pids);
-        running -= gone;
-        open -= gone;
-        if gone == 0 {
-            wait_readable(mine, 20);
+        let before = children.len();
+        children.retain(Child::lives);
+        if children.len() == before {
+            wait(mine, &children);
         }
     }
     // Forked replays are nobody's children here: their end of the socket closes with the last.
@@ -437,26 +432,49 @@ fn receive(
     Ok(())
 }
 
-fn wait_readable(fd: RawFd, milliseconds: i32) {
-    let mut poll = libc::pollfd {
-        fd,
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: one pollfd, alive during the call.
-    unsafe { syscall!(libc::SYS_poll, &raw mut poll, 1, milliseconds) };
+/// A replaying process.
+struct Child {
+    pid: i32,
+    /// Readable once it has ended; none on old kernels.
+    end: Option<OwnedFd>,
 }
 
-/// How many of our replaying processes have ended.
-fn reap(pids: &mut Vec<i32>) -> usize {
-    let before = pids.len();
-    pids.retain(|&pid| {
+impl Child {
+    fn new(pid: i32) -> Child {
+        // SAFETY: makes a descriptor for a child of ours.
+        let fd = unsafe { syscall!(libc::SYS_pidfd_open, pid, 0) };
+        let end = (fd >= 0).then(|| {
+            // SAFETY: just made, nobody else's.
+            unsafe { OwnedFd::from_raw_fd(fd as i32) }
+        });
+        Child { pid, end }
+    }
+
+    fn lives(&self) -> bool {
         let mut status = 0i32;
+        let flags = libc::WNOHANG;
         // SAFETY: asks about a child of ours.
-        let ended = unsafe { syscall!(libc::SYS_wait4, pid, &raw mut status, libc::WNOHANG, 0) };
-        ended == 0
-    });
-    before - pids.len()
+        unsafe { syscall!(libc::SYS_wait4, self.pid, &raw mut status, flags, 0) == 0 }
+    }
+}
+
+/// Waits for a message or the end of a child.
+fn wait(socket: RawFd, children: &[Child]) {
+    let ends = children.iter().filter_map(|child| child.end.as_ref());
+    let mut polls: Vec<libc::pollfd> = [socket]
+        .into_iter()
+        .chain(ends.map(AsRawFd::as_raw_fd))
+        .map(|fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .collect();
+    // Without descriptors for ends one has to look.
+    let all = polls.len() == children.len() + 1;
+    let timeout = if all { -1 } else { 20 };
+    // SAFETY: as many as it says, alive during the call.
+    unsafe { syscall!(libc::SYS_poll, polls.as_mut_ptr(), polls.len(), timeout) };
 }
 
 /// Starts a process for a stream; it never returns here.
