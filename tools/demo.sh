@@ -1,39 +1,52 @@
 #!/bin/sh
-# Shows what clew can do so far: programs as they are, run through its translator.
+# Shows the main job: a run with a race is recorded once and gives the same result at every replay.
 set -eu
 clew=$(realpath "${1:-target/x86_64-unknown-linux-musl/release/clew}")
+source=$(realpath "$(dirname "$0")/demo/lost.c")
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir"
+export CLEW_DIR="$dir/recordings"
 
 if [ -t 1 ]; then bold=$(printf '\033[1m') dim=$(printf '\033[2m') off=$(printf '\033[0m'); else bold='' dim='' off=''; fi
 title() { printf '\n%s%s%s\n' "$bold" "$*" "$off"; }
+status() { [ "$1" -eq 0 ] || printf '%s(status %d)%s\n' "$dim" "$1" "$off"; }
 # Prints the command as a person would type it, then runs it.
 try() {
-    printf '%s$ clew run %s%s\n' "$dim" "$*" "$off"
-    "$clew" run "$@" || printf '%s(status %d)%s\n' "$dim" $? "$off"
+    printf '%s$ %s%s\n' "$dim" "$*" "$off"
+    s=0
+    "$@" || s=$?
+    status $s
 }
+clew() { "$clew" "$@"; }
 
-title 'Any x86-64 program runs under the engine, as it is'
-try /bin/echo 'hello from the code cache'
-try sh -c 'seq 1 5 | sort -r | paste -sd, && exit 3'
+title 'Four threads book into one account without a lock. No two runs are alike'
+gcc -O2 -g -pthread "$source" -o lost
+try ./lost
+try ./lost
 
-title 'Interpreters, threads, children'
-try python3 -c 'import threading, subprocess
-t = [threading.Thread(target=lambda n=n: print("thread", n)) for n in range(3)]
-for x in t: x.start(); x.join()
-print(subprocess.check_output(["uname", "-m"], text=True), end="")'
-try perl -e 'print join(" ", map { $_ ** 2 } 1 .. 10), "\n"'
+title 'Recorded once, with its race'
+try clew record ./lost
 
-title 'A compiler and what it makes'
-printf '#include <stdio.h>\nint main(void) { puts("compiled under clew"); return 0; }\n' >hello.c
-try gcc -O2 hello.c -o hello
-try ./hello
+title 'Replayed, it is the same run again: same races, same result, every time'
+try clew replay
+try clew replay
+try clew replay -q --verify
 
-title 'Faults are the program'"'"'s own'
-printf '#include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\nstatic void f(int s, siginfo_t *i, void *c) { printf("signal %%d at address %%p\\n", s, i->si_addr); exit(4); }\nint main(void) { struct sigaction a = {.sa_sigaction = f, .sa_flags = SA_SIGINFO}; sigaction(SIGSEGV, &a, 0); *(volatile int *)0x123 = 1; }\n' >fault.c
-gcc -w fault.c -o fault
-try ./fault
+title 'What happened, event by event: system calls, switches of threads to the instruction'
+printf '%s$ clew dump | grep switched | head -4%s\n' "$dim" "$off"
+clew dump >events && grep -m 4 -i 'switch' events
 
-title 'What the engine did: ticks are the clock that replay will go by'
-try --stats -- sh -c 'i=0; while [ $i -lt 1000 ]; do i=$((i+1)); done; echo $i'
+title 'Every process is recorded: a shell, its children, a pipe, the clock'
+try clew record -n pipe sh -c 'date +%s.%N | tee clock | wc -c; cat clock'
+rm clock
+try clew replay pipe
+
+title 'The recording is a folder that no one else can read; packed, it is one file for a colleague'
+try clew ls
+try clew pack pipe -o pipe.clew
+try clew unpack pipe.clew -n from-elsewhere
+try clew replay from-elsewhere
+
+title 'Go on by hand'
+echo 'clew record PROG; clew replay; clew info; clew dump; docs/recordings.md says more.'

@@ -176,6 +176,29 @@ impl Encoder {
         })
     }
 
+    /// The same for a [`Effect::Memory`] of `len` bytes that `read` puts there; `None` if it says that it can't.
+    #[inline]
+    pub fn memory(
+        &mut self,
+        addr: u64,
+        len: usize,
+        read: impl FnOnce(&mut [u8]) -> bool,
+        room: &mut [u8],
+    ) -> Option<usize> {
+        let mut done = false;
+        let memory = &mut self.memory;
+        let used = frame(room, len, |out| {
+            out.signed(addr.wrapping_sub(memory.addr) as i64);
+            done = read(out.hole(len));
+            kind::MEMORY
+        });
+        if !done {
+            return None;
+        }
+        memory.addr = addr;
+        Some(used)
+    }
+
     /// The same for an effect. A piece of memory is at most [`LONGEST_PIECE`] long.
     pub fn effect(&mut self, effect: &Effect, room: &mut [u8]) -> usize {
         let memory = &mut self.memory;

@@ -143,6 +143,13 @@ pub fn keep_notes() {
     notes().on = true;
 }
 
+/// From now on no more.
+pub fn drop_notes() {
+    let notes = notes();
+    notes.on = false;
+    notes.ranges = Vec::new();
+}
+
 /// Notes that the guest's memory there was written, or may have been.
 #[inline]
 pub fn note_write(addr: u64, len: u64) {
@@ -168,9 +175,10 @@ pub fn any_notes() -> bool {
     !notes().ranges.is_empty()
 }
 
-/// What was noted since the last time.
-pub fn take_notes() -> Vec<(u64, u64)> {
-    std::mem::take(&mut notes().ranges)
+/// Exchanges what was noted since the last time for an empty list, whose memory is used for the next.
+pub fn swap_notes(with: &mut Vec<(u64, u64)>) {
+    debug_assert!(with.is_empty());
+    std::mem::swap(&mut notes().ranges, with);
 }
 
 fn check(addr: u64, len: usize) -> Result<(), Fault> {

@@ -101,6 +101,10 @@ fn attempt(ex: &mut Executor, call: &'static Call, args: &Args) -> Option<i64> {
             let mut now = *args;
             now[i as usize] = 0;
             let ret = direct(ex, call, &now);
+            if ret == 0 {
+                // Nobody is ready: poll has written that down.
+                outputs::each(call, &now, Some(0), &mut access::note_write);
+            }
             (ret != 0).then_some(ret)
         }
         Wait::Unless(i, bits) => {

@@ -79,6 +79,11 @@ impl Memory {
         }));
     }
 
+    /// From now on no more.
+    pub fn forget_changes(&mut self) {
+        self.log = None;
+    }
+
     pub fn records_changes(&self) -> bool {
         self.log.is_some()
     }

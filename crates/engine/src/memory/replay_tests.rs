@@ -303,7 +303,6 @@ proptest! {
             }
         }
         prop_assert_eq!(recorded.0.len(), replayed.0.len());
-        prop_assert!(recorded.1.is_some());
         prop_assert_eq!((recorded.1, recorded.2), (replayed.1, replayed.2));
     }
 }
@@ -371,7 +370,7 @@ fn a_program_is_loaded_again() {
     m.record_changes(folder.files());
     let argv = [c"sh".to_owned()];
     let program = crate::loader::resolve(c"/bin/sh", &argv).unwrap();
-    crate::loader::load(&mut m, &program, &[], None).unwrap();
+    crate::loader::load(&mut m, &program, &[], None, false).unwrap();
     m.set_stack_limit(1 << 20);
     m.set_stack_limit(16 << 20);
     let step = drain(&mut m);
@@ -389,7 +388,7 @@ fn a_program_is_loaded_again() {
     let mut m = replay(&[step], &folder);
     let replayed = (state(&m), m.checksum());
     assert_eq!(recorded.1, replayed.1);
-    assert!(recorded.1.is_some_and(|sum| sum != 0));
+    assert!(recorded.1 != 0);
     assert_eq!(m.build_id(base), build_id);
     for (a, b) in recorded.0.iter().zip(&replayed.0) {
         assert_eq!(a.0, b.0);

@@ -223,16 +223,30 @@ impl Memory {
         self.log_contents(new.start..end);
     }
 
+    /// Whether any file is mapped shared, so that writing to it changes memory.
+    #[inline]
+    pub fn follows_files(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| !log.sizes.is_empty())
+    }
+
     /// The guest's own call wrote `len` bytes to the file that `fd` has open: at `offset`, or up to
     /// the file's position. Where the file is mapped shared, contents and size are written down.
     #[inline]
     pub fn file_written(&mut self, fd: i32, offset: Option<u64>, len: u64) {
-        if self.log.as_ref().is_some_and(|log| !log.sizes.is_empty()) {
-            let offset = offset.unwrap_or_else(|| {
-                // SAFETY: asks for the position; lseek touches no memory.
-                let end = unsafe { syscall!(libc::SYS_lseek, fd, 0, libc::SEEK_CUR) };
-                (end.max(0) as u64).saturating_sub(len)
-            });
+        if self.follows_files() {
+            let offset = match offset {
+                // Appended, whatever offset was given.
+                Some(_) if len != 0 && appends(fd) => {
+                    let size = file::stat(fd).map_or(0, |stat| stat.identity.size);
+                    size.saturating_sub(len)
+                }
+                Some(offset) => offset,
+                None => {
+                    // SAFETY: asks for the position; lseek touches no memory.
+                    let end = unsafe { syscall!(libc::SYS_lseek, fd, 0, libc::SEEK_CUR) };
+                    (end.max(0) as u64).saturating_sub(len)
+                }
+            };
             for range in self.shared_ranges_of(fd, offset, len) {
                 self.log_contents(range);
             }
@@ -310,4 +324,10 @@ fn is_settled(stat: &FileStat) -> bool {
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(0, |d| d.as_nanos() as i64);
     now.saturating_sub(stat.ctime_ns.max(stat.identity.mtime_ns)) > SETTLED_NS
+}
+
+fn appends(fd: i32) -> bool {
+    // SAFETY: asks for flags; touches no memory.
+    let flags = unsafe { syscall!(libc::SYS_fcntl, fd, libc::F_GETFL) };
+    flags > 0 && flags as i32 & libc::O_APPEND != 0
 }

@@ -12,7 +12,7 @@ use crate::context::{Regs, Xsave};
 use crate::executor::Executor;
 use crate::guest::access;
 use crate::host::siginfo::Siginfo;
-use crate::host::switch;
+use crate::host::{switch, time};
 use crate::kernel::table::{self, Args};
 use crate::kernel::{self, Outcome, outputs, sent, stop};
 use crate::memory::{Memory, govern};
@@ -59,7 +59,22 @@ impl Executor {
         if recorder.values_wait() {
             let place = self.interrupted();
             self.check(place);
+        } else if recorder.check_due() {
+            let place = self.interrupted();
+            self.full_check(place);
         }
+    }
+
+    /// A place at which replay must have these registers and, every now and then, this memory.
+    fn full_check(&mut self, place: Place) {
+        let registers = checksum(&self.gs.regs);
+        let recorder = self.recorder.as_mut().expect("only while recording");
+        let memory = recorder.checksum_for_check(&self.memory);
+        recorder.event(&Event::Check {
+            place,
+            registers,
+            memory,
+        });
     }
 
     /// A place at which replay must have these registers.
@@ -75,9 +90,10 @@ impl Executor {
     /// The effects that belong to the event just written: mappings, memory, registers.
     fn effects(&mut self, before: Option<&Regs>) {
         let changes = self.memory.take_changes();
-        let touched = access::take_notes();
         let regs = self.gs.regs;
         let recorder = self.recorder.as_mut().expect("only while recording");
+        let mut touched = std::mem::take(&mut recorder.touched);
+        access::swap_notes(&mut touched);
         for change in &changes.changes {
             recorder.change(change);
         }
@@ -85,9 +101,10 @@ impl Executor {
         for range in &changes.contents {
             recorder.memory(range.start, range.end - range.start);
         }
-        for (addr, len) in touched {
+        for (addr, len) in touched.drain(..) {
             recorder.memory(addr, len);
         }
+        recorder.touched = touched;
         if let Some(before) = before {
             recorder.registers(before, &regs);
         }
@@ -106,10 +123,7 @@ impl Executor {
     /// Answers the system call of the current thread, and writes down what came of it.
     pub(crate) fn recorded_call(&mut self) {
         let arrival = self.arrive();
-        let nr = arrival.regs.gpr[crate::context::RAX];
-        let gpr = &arrival.regs.gpr;
-        use crate::context::{R8, R9, R10, RDI, RDX, RSI};
-        let args: Args = [gpr[RDI], gpr[RSI], gpr[RDX], gpr[R10], gpr[R8], gpr[R9]];
+        let (nr, args) = call_of(&arrival.regs);
         let thread = self.current().number;
         let mut written = Written {
             ticks: 0,
@@ -158,14 +172,15 @@ impl Executor {
         }
         let call = table::lookup(nr);
         if let Outcome::Return(value) = outcome {
-            if value > 0 && sent::written_bytes(call, &args, value).is_some() {
+            if value > 0 && sent::writes(call, &args) {
                 written.output = self.output_of(args[0] as i32);
             }
             outputs::each(call, &args, Some(value), &mut |addr, len| {
                 access::note_write(addr, outputs::accessible(addr, len));
             });
+            self.note_changed_file(call, &args, value);
         }
-        if written.end == End::Waits && sent::written_bytes(call, &args, 0).is_some() {
+        if written.end == End::Waits && sent::writes(call, &args) {
             written.output = self.output_of(args[0] as i32);
         }
         self.settle(&outcome);
@@ -186,6 +201,30 @@ impl Executor {
         self.tell_new_threads();
         if ended {
             self.recorder().event(&Event::EndedThread { thread });
+        } else if matches!(written.end, End::Returned(_)) && self.recorder().check_due_after_event()
+        {
+            self.full_check(Place::default());
+        }
+    }
+
+    /// Files that are mapped shared change by writing to them, too.
+    fn note_changed_file(&mut self, call: &table::Call, args: &Args, value: i64) {
+        if !self.memory.follows_files() {
+            return;
+        }
+        let Some((fd, offset, len)) = sent::changed_file(call, args, value) else {
+            return;
+        };
+        if fd >= 0 {
+            return self.memory.file_written(fd, offset, len);
+        }
+        // SAFETY: the guest's own path, as in the call that has just succeeded; our own descriptor.
+        unsafe {
+            let fd = syscall!(libc::SYS_open, args[0], libc::O_PATH | libc::O_CLOEXEC);
+            if fd >= 0 {
+                self.memory.file_written(fd as i32, offset, len);
+                syscall!(libc::SYS_close, fd);
+            }
         }
     }
 
@@ -381,6 +420,10 @@ impl Executor {
     /// The waiting call of the current thread has ended; `before` were the registers.
     pub(crate) fn record_resumed(&mut self, result: Option<i64>, before: &Regs) {
         self.recorder().event(&Event::Resumed { result });
+        if let Some(value) = result {
+            let (nr, args) = call_of(before);
+            self.note_changed_file(table::lookup(nr), &args, value);
+        }
         let mut expected = *before;
         match result {
             Some(value) => expected.gpr[crate::context::RAX] = value as u64,
@@ -444,11 +487,11 @@ impl Executor {
 
     /// Before a fork: the stream of the child.
     pub(crate) fn record_before_fork(&mut self) -> Option<StreamId> {
-        match self.recorder.as_mut()?.reserve() {
-            Ok(stream) => Some(stream),
-            // Nothing is recorded any more.
-            Err(_) => None,
-        }
+        let recorder = self.recorder.as_mut()?;
+        // They belong to the parent's stream, and the child has a copy.
+        recorder.flush_values();
+        // An error means that nothing is recorded any more.
+        recorder.reserve().ok()
     }
 
     /// In the parent, after the fork.
@@ -473,14 +516,22 @@ impl Executor {
 
     /// In the child of a fork.
     pub(crate) fn record_as_child(&mut self, stream: Option<StreamId>) {
-        let Some(stream) = stream else {
-            self.recorder = None;
+        if self.recorder.is_none() {
             return;
-        };
-        let start = self.start_event();
-        if self.recorder().become_child(stream, start).is_err() {
-            self.recorder = None;
         }
+        let start = self.start_event();
+        let begun = stream.is_some_and(|stream| self.recorder().become_child(stream, start).is_ok());
+        if !begun {
+            self.stop_recording();
+        }
+    }
+
+    /// This process goes on in the live world: nothing is written any more.
+    fn stop_recording(&mut self) {
+        self.recorder = None;
+        self.memory.forget_changes();
+        access::drop_notes();
+        time::live(self.gs);
     }
 
     /// Who this process is; origin and time are for the recorder to fill in.
@@ -546,6 +597,7 @@ impl Executor {
         recorder.arrived = 0;
         // What the child did last is told, or died with it.
         recorder.call = None;
+        recorder.after_exec = None;
         if !sys::is_err(result) {
             if let Some(thread) = recorder.vforks.pop() {
                 recorder.event(&Event::EndedThread { thread });
@@ -595,6 +647,14 @@ impl Executor {
         let ticks = self.recorder().take_arrived();
         self.recorder().event(&Event::Exec { ticks });
     }
+}
+
+/// Number and arguments of a call, by the registers before it.
+fn call_of(regs: &Regs) -> (u64, Args) {
+    use crate::context::{R8, R9, R10, RAX, RDI, RDX, RSI};
+    let gpr = &regs.gpr;
+    let args = [gpr[RDI], gpr[RSI], gpr[RDX], gpr[R10], gpr[R8], gpr[R9]];
+    (gpr[RAX], args)
 }
 
 /// For finding out which page differs: the checksums of all of them.

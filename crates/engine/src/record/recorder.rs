@@ -14,10 +14,15 @@ use crate::guest::access;
 use crate::host::time::HALF;
 use crate::kernel::stop;
 use crate::layout;
+use crate::memory::Memory;
 use crate::memory::govern::{self, Record};
 
 /// Cycles between two time stamps in the log: about a millisecond.
 const STAMP: u64 = 2_000_000;
+/// Cycles between two checks of registers: less than 100 ms.
+const CHECK: u64 = 150_000_000;
+/// Memory is looked at so seldom that it takes one part in this many of the time.
+const SELDOM: u64 = 200;
 
 pub struct Recorder {
     channel: Channel,
@@ -42,7 +47,13 @@ pub struct Recorder {
     /// Threads that the call under way has made.
     pub(super) new_threads: Vec<usize>,
     last_stamp: u64,
+    last_check: u64,
+    /// Cycles that the last checksum of memory took; 0 before the first.
+    memory_cost: u64,
+    last_memory: u64,
     room: Vec<u8>,
+    /// Empty between events: memory for the ranges that one has touched.
+    pub(super) touched: Vec<(u64, u64)>,
     told_lost: bool,
     /// The stream of the program that an exec under way would start.
     pub(super) after_exec: Option<StreamId>,
@@ -86,7 +97,11 @@ impl Recorder {
             vforks: Vec::new(),
             new_threads: Vec::new(),
             last_stamp: now(),
+            last_check: now(),
+            memory_cost: 0,
+            last_memory: now(),
             room: Vec::new(),
+            touched: Vec::new(),
             told_lost: false,
             after_exec: None,
         })
@@ -174,10 +189,10 @@ impl Recorder {
     }
 
     /// Writes down the answers that translated code took by itself since the last event.
-    fn flush_values(&mut self) {
+    pub(super) fn flush_values(&mut self) {
         // SAFETY: the block is mapped as long as the process lives; the guest isn't running, and
         // its fields for values belong to the recorder.
-        let values = unsafe { &mut *(&raw mut (*(layout::GS_BLOCK as *mut GsBlock)).values) };
+        let values = unsafe { &mut (*(layout::GS_BLOCK as *mut GsBlock)).values };
         if values.used == 0 {
             return;
         }
@@ -188,6 +203,37 @@ impl Recorder {
         let len = super::values::encode(taken, &mut room);
         self.put(&Event::Values(&room[..len]));
         self.room = room;
+    }
+
+    /// Whether it is time for a place at which a replay compares registers.
+    #[inline]
+    pub(super) fn check_due(&self) -> bool {
+        now().wrapping_sub(self.last_check) > CHECK
+    }
+
+    /// The same after an event, which has just looked at the time.
+    #[inline]
+    pub(super) fn check_due_after_event(&self) -> bool {
+        self.last_stamp.wrapping_sub(self.last_check) > CHECK
+    }
+
+    /// A check is about to be written: the checksum of the guest's memory, if it is affordable now.
+    pub(super) fn checksum_for_check(&mut self, memory: &Memory) -> Option<u64> {
+        let begin = now();
+        self.last_check = begin;
+        self.last_stamp = self.last_stamp.max(begin);
+        let cost = match self.memory_cost {
+            // A byte per cycle is slow.
+            0 => memory.iter().map(|m| m.end - m.start).sum(),
+            cost => cost,
+        };
+        if begin.wrapping_sub(self.last_memory) / SELDOM < cost {
+            return None;
+        }
+        let sum = memory.checksum();
+        self.last_memory = now();
+        self.memory_cost = self.last_memory.wrapping_sub(begin).max(1);
+        Some(sum)
     }
 
     /// Whether so many answers wait that they should be written down.
@@ -244,23 +290,26 @@ impl Recorder {
     pub fn memory(&mut self, addr: u64, len: u64) {
         let mut at = addr;
         let end = addr.saturating_add(len);
-        let mut piece = [0u8; LONGEST_PIECE];
         while at < end {
-            let take = (end - at).min(LONGEST_PIECE as u64);
-            let bytes = &mut piece[..take as usize];
-            if access::read_bytes(at, bytes).is_ok() {
-                self.effect(&Effect::Memory { addr: at, bytes });
-                at += take;
-                continue;
-            }
-            // Page by page: what can be read is written down.
-            let take = take.min(4096 - at % 4096);
-            let bytes = &mut piece[..take as usize];
-            if access::read_bytes(at, bytes).is_ok() {
-                self.effect(&Effect::Memory { addr: at, bytes });
+            let mut take = (end - at).min(LONGEST_PIECE as u64);
+            if !self.piece(at, take) {
+                // Page by page: what can be read is written down.
+                take = take.min(4096 - at % 4096);
+                self.piece(at, take);
             }
             at += take;
         }
+    }
+
+    /// A piece of guest memory, straight into the ring; false if it can't be read.
+    fn piece(&mut self, addr: u64, len: u64) -> bool {
+        let room = self.producer.reserve();
+        let read = |bytes: &mut [u8]| access::read_bytes(addr, bytes).is_ok();
+        let Some(len) = self.encoder.memory(addr, len as usize, read, room) else {
+            return false;
+        };
+        self.producer.commit(len);
+        true
     }
 
     /// The registers that differ from `before`.

@@ -18,6 +18,8 @@ use crate::record::events::{checksum, show_pages};
 use crate::record::values;
 use crate::stats::Stats;
 
+/// More single steps than any recorder makes.
+const MOST_STEPS: u32 = 1 << 12;
 /// More ticks than any stretch between two events.
 const PLENTY: i64 = i64::MAX / 4;
 
@@ -73,6 +75,12 @@ pub struct Machine {
     pub start: Option<Start>,
     /// Show the checksum of every page where all memory is compared.
     pub show_pages: bool,
+    /// Compare memory at all checks, not only at the end.
+    pub verify: bool,
+    /// The guest has ended: what is compared now is its last state.
+    ended: bool,
+    /// How many checksums agreed.
+    pub checks: u64,
 }
 
 type Checked = Result<(), Divergence>;
@@ -98,6 +106,9 @@ impl Machine {
             new_thread: None,
             start: None,
             show_pages: false,
+            verify: false,
+            ended: false,
+            checks: 0,
         }
     }
 
@@ -225,6 +236,9 @@ impl Machine {
         if place.ticks == 0 && place.steps == 0 {
             return Ok(());
         }
+        if place.steps > MOST_STEPS {
+            return self.diverged("a number of instructions", format!("{}", place.steps));
+        }
         if let Some(standing) = self.standing.take() {
             return self.diverged(what(), format!("{standing:?}"));
         }
@@ -307,6 +321,11 @@ impl Machine {
     /// Runs to the event, compares, and does what it says itself; its effects follow.
     pub fn event(&mut self, event: &Event) -> Checked {
         self.new_thread = None;
+        match event {
+            Event::Exited { .. } | Event::Killed { .. } => self.ended = true,
+            Event::Check { .. } | Event::Time(_) | Event::Note(_) => {}
+            _ => self.ended = false,
+        }
         match event {
             Event::Started(start) => {
                 self.start = Some(start.clone());
@@ -406,7 +425,10 @@ impl Machine {
                         format!("{found:#x}"),
                     );
                 }
-                if let Some(memory) = memory {
+                self.checks += 1;
+                if let Some(memory) = memory
+                    && (self.verify || self.ended)
+                {
                     if self.show_pages {
                         show_pages(&self.memory);
                     }
@@ -417,6 +439,7 @@ impl Machine {
                             format!("{found:#x}"),
                         );
                     }
+                    self.checks += 1;
                 }
             }
             Event::Values(bytes) => {
@@ -512,6 +535,10 @@ impl Machine {
                 }
             }
             Effect::Registers { mask, values } => {
+                let bases = (FS_BASE..REGISTERS).filter(|n| mask >> n & 1 != 0);
+                if let Some(base) = bases.map(|n| values[n]).find(|&base| !canonical(base)) {
+                    return self.diverged("a segment's base", format!("{base:#x}"));
+                }
                 let regs = match self.new_thread {
                     None => &mut self.gs.regs,
                     Some(number) => match self.threads.get_mut(&number) {
@@ -597,6 +624,14 @@ impl Machine {
         self.set_budget(0);
         self.threads.values().map(|thread| thread.ticks).sum()
     }
+}
+
+/// The first of the two segment bases among the registers of an effect.
+const FS_BASE: usize = 18;
+
+/// Whether the CPU can have this in a register for addresses.
+fn canonical(addr: u64) -> bool {
+    (addr as i64) << 16 >> 16 == addr as i64
 }
 
 /// Exits that are no event: translated code went on elsewhere.
