@@ -308,7 +308,7 @@ impl Sharing {
 
     /// Gives pages up: to who has asked first, or to nobody.
     pub fn release(&self, entries: &[Entry]) {
-        let _locked = self.lock();
+        let locked = self.lock();
         for &entry in entries {
             let page = &self.table.pages[entry as usize];
             if page.owner.load(Relaxed) != self.stream {
@@ -323,6 +323,7 @@ impl Sharing {
             page.owner.store(next, Release);
             page.since.store(cycles(), Relaxed);
         }
+        drop(locked);
         self.tell();
     }
 

@@ -95,6 +95,9 @@ struct State {
     aliases: FxHashMap<(u64, u64), u64>,
     records: Vec<Record>,
     governs: bool,
+    /// A page was acquired for an instruction that hasn't been executed yet: nothing is given away until it
+    /// was, or two processes could go on taking pages from each other for ever.
+    fresh: bool,
 }
 
 struct Cell(std::cell::UnsafeCell<Option<State>>);
@@ -118,6 +121,7 @@ fn state() -> &'static mut State {
         aliases: FxHashMap::default(),
         records: Vec::new(),
         governs: false,
+        fresh: false,
     })
 }
 
@@ -191,7 +195,9 @@ pub fn touch(addr: u64, len: u64) -> bool {
 /// An instruction's access to `addr` failed.
 pub fn touch_for(addr: u64, write: bool) -> bool {
     let state = state();
-    state.governs && state.may(addr, write) && state.touch(addr, 1)
+    let touched = state.governs && state.may(addr, write) && state.touch(addr, 1);
+    state.fresh |= touched;
+    touched
 }
 
 /// All pages of these ranges become this process's, at the same time.
@@ -206,11 +212,17 @@ pub fn acquire_all(ranges: &[(u64, u64)]) {
     }
 }
 
+/// The guest is about to run: what it has acquired it will use.
+#[inline]
+pub fn runs_guest() {
+    state().fresh = false;
+}
+
 /// Whether others want something, so that [`serve`] is to be called.
 #[inline]
 pub fn wanted() -> bool {
     let state = state();
-    let sharing = state.sharing.as_ref();
+    let sharing = state.sharing.as_ref().filter(|_| !state.fresh);
     sharing.is_some_and(|sharing| sharing.wanted() || !state.asked.is_empty())
 }
 
