@@ -129,6 +129,11 @@ pub enum Event<'a> {
         ticks: u64,
         what: Instruction,
     },
+    /// The current thread has touched memory that it shares with other processes, by the instruction or
+    /// call that it stands on: its effects are what others did to that memory. It isn't executed yet.
+    Shared {
+        ticks: u64,
+    },
     /// A handler begins; the effects are its frame and registers. `info` is the siginfo.
     Signal {
         place: Place,

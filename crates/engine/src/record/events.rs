@@ -12,10 +12,10 @@ use crate::context::{Regs, Xsave};
 use crate::executor::Executor;
 use crate::guest::access;
 use crate::host::siginfo::Siginfo;
-use crate::host::switch;
+use crate::host::{switch, time};
 use crate::kernel::table::{self, Args};
 use crate::kernel::{self, Outcome, outputs, sent, stop};
-use crate::memory::Memory;
+use crate::memory::{Memory, govern};
 use crate::{sys, syscall};
 
 impl Executor {
@@ -88,7 +88,22 @@ impl Executor {
         if recorder.values_wait() {
             let place = self.interrupted();
             self.check(place);
+        } else if recorder.check_due() {
+            let place = self.interrupted();
+            self.full_check(place);
         }
+    }
+
+    /// A place at which replay must have these registers and, every now and then, this memory.
+    fn full_check(&mut self, place: Place) {
+        let registers = checksum(&self.gs.regs);
+        let recorder = self.recorder.as_mut().expect("only while recording");
+        let memory = recorder.checksum_for_check(&self.memory);
+        recorder.event(&Event::Check {
+            place,
+            registers,
+            memory,
+        });
     }
 
     /// A place at which replay must have these registers.
@@ -104,18 +119,21 @@ impl Executor {
     /// The effects that belong to the event just written: mappings, memory, registers.
     fn effects(&mut self, before: Option<&Regs>) {
         let changes = self.memory.take_changes();
-        let touched = access::take_notes();
         let regs = self.gs.regs;
         let recorder = self.recorder.as_mut().expect("only while recording");
+        let mut touched = std::mem::take(&mut recorder.touched);
+        access::swap_notes(&mut touched);
         for change in &changes.changes {
             recorder.change(change);
         }
+        recorder.shared_effects();
         for range in &changes.contents {
             recorder.memory(range.start, range.end - range.start);
         }
-        for (addr, len) in touched {
+        for (addr, len) in touched.drain(..) {
             recorder.memory(addr, len);
         }
+        recorder.touched = touched;
         if let Some(before) = before {
             recorder.registers(before, &regs);
         }
@@ -183,7 +201,7 @@ impl Executor {
         }
         let call = table::lookup(nr);
         if let Outcome::Return(value) = outcome {
-            if value > 0 && sent::written_bytes(call, &args, value).is_some() {
+            if value > 0 && sent::writes(call, &args) {
                 written.output = self.output_of(args[0] as i32);
             }
             outputs::each(call, &args, Some(value), &mut |addr, len| {
@@ -191,7 +209,7 @@ impl Executor {
             });
             self.note_changed_file(call, &args, value);
         }
-        if written.end == End::Waits && sent::written_bytes(call, &args, 0).is_some() {
+        if written.end == End::Waits && sent::writes(call, &args) {
             written.output = self.output_of(args[0] as i32);
         }
         self.settle(&outcome);
@@ -212,6 +230,9 @@ impl Executor {
         self.tell_new_threads();
         if ended {
             self.recorder().event(&Event::EndedThread { thread });
+        } else if matches!(written.end, End::Returned(_)) && self.recorder().check_due_after_event()
+        {
+            self.full_check(Place::default());
         }
     }
 
@@ -325,6 +346,27 @@ impl Executor {
         }
     }
 
+    /// The instruction that the current thread stands on has touched memory that was another process's.
+    pub(crate) fn record_touch(&mut self) {
+        self.arrive();
+        let ticks = self.recorder().take_arrived();
+        debug_assert_eq!(ticks, 0, "told with what was acquired");
+    }
+
+    /// Gives away shared memory that other processes have asked for; the current thread stands at an event or at
+    /// the end of a budget.
+    pub(crate) fn share(&mut self) {
+        if !govern::wanted() || !self.recording() || !self.current_is_runnable() {
+            return;
+        }
+        govern::serve();
+        if govern::pending() {
+            let place = self.interrupted();
+            self.check(place);
+            self.recorder().shared_effects();
+        }
+    }
+
     /// A handler was entered; `before` were the registers.
     pub(crate) fn record_signal(
         &mut self,
@@ -335,6 +377,20 @@ impl Executor {
     ) {
         let signo = info.signo();
         self.recorder().signals += 1;
+        let mut place = place;
+        if govern::pending() {
+            // Its frame is in shared memory, which came first.
+            let (at, registers) = (std::mem::take(&mut place), checksum(before));
+            self.recorder().event(&match cause {
+                Cause::Fault => Event::Shared { ticks: at.ticks },
+                Cause::Outside => Event::Check {
+                    place: at,
+                    registers,
+                    memory: None,
+                },
+            });
+            self.recorder().shared_effects();
+        }
         self.recorder().event(&Event::Signal {
             place,
             cause,
@@ -384,7 +440,7 @@ impl Executor {
     /// Memory that the engine changed by itself, not for a call: before the guest goes on, it becomes
     /// the effect of an event of its own.
     pub(crate) fn record_loose_effects(&mut self) {
-        if self.recording() && access::any_notes() {
+        if self.recording() && (access::any_notes() || govern::pending()) {
             let place = self.interrupted();
             self.check(place);
             self.effects(None);
@@ -471,8 +527,11 @@ impl Executor {
 
     /// Before a fork: the stream of the child.
     pub(crate) fn record_before_fork(&mut self) -> Option<StreamId> {
+        let recorder = self.recorder.as_mut()?;
+        // They belong to the parent's stream, and the child has a copy.
+        recorder.flush_values();
         // An error means that nothing is recorded any more.
-        self.recorder.as_mut()?.reserve().ok()
+        recorder.reserve().ok()
     }
 
     /// In the parent, after the fork.
@@ -497,14 +556,23 @@ impl Executor {
 
     /// In the child of a fork.
     pub(crate) fn record_as_child(&mut self, stream: Option<StreamId>) {
-        let Some(stream) = stream else {
-            self.recorder = None;
+        if self.recorder.is_none() {
             return;
-        };
-        let start = self.start_event();
-        if self.recorder().become_child(stream, start).is_err() {
-            self.recorder = None;
         }
+        let start = self.start_event();
+        let begun =
+            stream.is_some_and(|stream| self.recorder().become_child(stream, start).is_ok());
+        if !begun {
+            self.stop_recording();
+        }
+    }
+
+    /// This process goes on in the live world: nothing is written any more.
+    fn stop_recording(&mut self) {
+        self.recorder = None;
+        self.memory.forget_changes();
+        access::drop_notes();
+        time::live(self.gs);
     }
 
     /// Who this process is; origin and time are for the recorder to fill in.
@@ -556,6 +624,7 @@ impl Executor {
         });
         self.note_switched();
         self.effects(None);
+        govern::on_this_thread();
     }
 
     /// In the parent, when the child of its vfork has gone.
@@ -563,6 +632,7 @@ impl Executor {
         if self.recorder.is_none() {
             return;
         }
+        govern::on_this_thread();
         let parent = self.current().number;
         let recorder = self.recorder();
         recorder.arrived = 0;
