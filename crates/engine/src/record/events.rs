@@ -560,7 +560,8 @@ impl Executor {
             return;
         }
         let start = self.start_event();
-        let begun = stream.is_some_and(|stream| self.recorder().become_child(stream, start).is_ok());
+        let begun =
+            stream.is_some_and(|stream| self.recorder().become_child(stream, start).is_ok());
         if !begun {
             self.stop_recording();
         }
