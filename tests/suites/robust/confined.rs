@@ -92,14 +92,11 @@ fn calls(place: &Place) -> Result<(), Failed> {
         let name = rest.split(['(', ' ']).next().unwrap_or("");
         if locked.contains(pid) && rest.contains('(') && !rest.starts_with(['-', '+', '<']) {
             *found.entry(name.to_owned()).or_default() += 1;
-            // A fork of it is as locked as it is.
-            if let (true, Some(child)) = (rest.starts_with("fork("), rest.rsplit("= ").next()) {
-                locked.insert(child.trim().to_owned());
-            }
         }
-        if rest.starts_with("<... fork resumed>") && locked.contains(pid) {
-            let child = rest.rsplit("= ").next().unwrap_or("").trim();
-            locked.insert(child.to_owned());
+        // A fork of it is as locked as it is.
+        let forked = rest.starts_with("fork(") || rest.starts_with("<... fork resumed>");
+        if let (true, Some((_, child))) = (forked && locked.contains(pid), rest.split_once("= ")) {
+            locked.insert(child.trim().to_owned());
         }
         if name == "seccomp" {
             locked.insert(pid.to_owned());

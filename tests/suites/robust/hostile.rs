@@ -43,7 +43,8 @@ pub enum Edit {
 }
 
 /// A record that owns what it holds: given to an encoder in its place.
-pub struct Owned(Box<dyn Fn(&mut Encoder, &mut [u8]) -> usize>);
+type Encode = dyn Fn(&mut Encoder, &mut [u8]) -> usize;
+pub struct Owned(Box<Encode>);
 
 pub fn encode(record: &Record) -> Owned {
     match record {

@@ -1,6 +1,7 @@
 //! A folder for one trial: its recordings, and clew commands that use them.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -21,11 +22,14 @@ pub const UNABLE: i32 = 125;
 impl Place {
     pub fn new(name: &str) -> Place {
         let dir = scratch::fresh(&format!("robust.{}", name.replace([' ', ','], "_")));
-        Place { dir }
+        let place = Place { dir };
+        scratch::empty(&place.recordings());
+        let _ = fs::set_permissions(place.recordings(), fs::Permissions::from_mode(0o700));
+        place
     }
 
     pub fn recordings(&self) -> PathBuf {
-        self.dir.with_extension("recordings")
+        PathBuf::from(format!("{}-recordings", self.dir.display()))
     }
 
     pub fn folder(&self, name: &str) -> PathBuf {
