@@ -30,6 +30,8 @@ pub struct Header {
     pub cpu: Vec<String>,
     /// Programs without which a workload cannot run.
     pub needs: Vec<String>,
+    /// What it does isn't recorded exactly (`docs/limits.md`).
+    pub unrecordable: bool,
     /// Left to `make test-all`.
     pub long: bool,
     pub timeout: Duration,
@@ -49,6 +51,7 @@ impl Default for Header {
             status: Ending::Exit(0),
             cpu: Vec::new(),
             needs: Vec::new(),
+            unrecordable: false,
             long: false,
             timeout: Duration::from_secs(30),
             ignore: Vec::new(),
@@ -85,6 +88,7 @@ impl Header {
                 "status" => header.status = ending(value)?,
                 "cpu" => header.cpu.extend(words()),
                 "needs" => header.needs.extend(words()),
+                "recorded" if value == "no" => header.unrecordable = true,
                 "run" if value == "long" => header.long = true,
                 "timeout" => {
                     let seconds = value.parse().map_err(|_| "timeout: is in seconds")?;
