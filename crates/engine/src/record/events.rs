@@ -488,6 +488,7 @@ impl Executor {
         }
         let ticks = self.recorder().take_arrived();
         self.recorder().event(&Event::Exited { ticks, status });
+        self.effects(None);
         self.final_check();
         self.recorder().finish(Finished::Ended);
     }
