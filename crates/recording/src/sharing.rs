@@ -165,6 +165,7 @@ impl Sharing {
 
     /// The kernel thread that calls runs the guest from now on.
     pub fn on_this_thread(&self) {
+        let _locked = self.lock();
         self.me().pid.store(shared::pid(), Relaxed);
         self.me().tid.store(futex::tid() as i32, Relaxed);
     }
@@ -290,11 +291,14 @@ impl Sharing {
             }
             post(owner, entry);
             let seen = self.table.news.load(Relaxed);
-            let (pid, tid) = (owner.pid.load(Relaxed), owner.tid.load(Relaxed));
+            let pid = owner.pid.load(Relaxed);
             let long = cycles().wrapping_sub(page.since.load(Relaxed)) > HOLD;
+            if long {
+                // Under the lock: it takes the lock to move to another thread, or to leave.
+                kick(pid, owner.tid.load(Relaxed));
+            }
             drop(locked);
             if long {
-                kick(pid, tid);
                 futex::wait(&self.table.news, seen, Some(LONG_WAIT));
             } else {
                 futex::wait(&self.table.news, seen, Some(SHORT_WAIT));
@@ -357,6 +361,10 @@ impl Sharing {
         }
     }
 
+    pub fn is_parked(&self) -> bool {
+        self.me().doing.load(Relaxed) == doing::PARKED
+    }
+
     pub fn unpark(&self) {
         let _locked = self.lock();
         self.me().doing.store(doing::RUNS, Relaxed);
@@ -366,7 +374,7 @@ impl Sharing {
     /// unless owned when this returns, and so must this process's be.
     pub fn use_object(&self, object: u64, kick: &dyn Fn(i32, i32)) -> bool {
         loop {
-            let mut ask = None;
+            let mut ask = false;
             let seen;
             {
                 let _locked = self.lock();
@@ -397,7 +405,8 @@ impl Sharing {
                         member.wanted.store(1, Relaxed);
                         // One that is in the kernel will look before it runs.
                         if member.doing.load(Relaxed) != doing::PARKED {
-                            ask = Some((member.pid.load(Relaxed), member.tid.load(Relaxed)));
+                            ask = true;
+                            kick(member.pid.load(Relaxed), member.tid.load(Relaxed));
                         }
                     }
                 }
@@ -415,14 +424,11 @@ impl Sharing {
                 if others {
                     used.governed.store(GOVERNED, Relaxed);
                 }
-                if ask.is_none() {
+                if !ask {
                     return others || used.governed.load(Relaxed) == GOVERNED;
                 }
                 self.me().doing.store(doing::WAITS, Relaxed);
                 seen = self.table.news.load(Relaxed);
-            }
-            if let Some((pid, tid)) = ask {
-                kick(pid, tid);
             }
             futex::wait(&self.table.news, seen, Some(LONG_WAIT));
             let _locked = self.lock();

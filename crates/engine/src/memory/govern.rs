@@ -242,12 +242,23 @@ pub fn park() {
     }
 }
 
+/// The process is about to become another program, which knows no kicks: from here on nobody sends one, and those
+/// on their way arrive.
+pub fn leave() {
+    if let Some(sharing) = &state().sharing {
+        sharing.park();
+        // SAFETY: no arguments. Signals are taken when a system call returns.
+        unsafe { syscall!(libc::SYS_getpid) };
+    }
+}
+
 pub fn unpark() {
     let state = state();
-    if state.taking_part() {
-        if let Some(sharing) = &state.sharing {
-            sharing.unpark();
+    if let Some(sharing) = &state.sharing {
+        if !state.taking_part() && !sharing.is_parked() {
+            return;
         }
+        sharing.unpark();
         state.collect();
         state.govern_wanted();
     }

@@ -634,6 +634,7 @@ impl Executor {
             return;
         }
         govern::on_this_thread();
+        govern::unpark();
         let parent = self.current().number;
         let recorder = self.recorder();
         recorder.arrived = 0;
