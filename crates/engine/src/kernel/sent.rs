@@ -4,20 +4,31 @@ use super::outputs;
 use super::table::{Args, Call};
 use crate::guest::access;
 
+/// Whether the call is one that writes from memory to the descriptor in argument 0.
+pub fn writes(call: &Call, args: &Args) -> bool {
+    match call.nr as i64 {
+        libc::SYS_write | libc::SYS_pwrite64 | libc::SYS_sendto => true,
+        libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 => true,
+        libc::SYS_sendmsg | libc::SYS_sendmmsg => true,
+        libc::SYS_vmsplice => outputs::is_write_end(args[0] as i32),
+        _ => false,
+    }
+}
+
 /// The memory whose bytes went to the descriptor in argument 0, in order, of a call that has
 /// returned `ret`; `None` if the call isn't one that writes from memory. Look right after the
 /// call was made: the guest may change its buffers as soon as it runs.
 pub fn written_bytes(call: &Call, args: &Args, ret: i64) -> Option<Vec<(u64, u64)>> {
+    if !writes(call, args) {
+        return None;
+    }
     let done = ret.max(0) as u64;
     let mut out = Vec::new();
     match call.nr as i64 {
         libc::SYS_write | libc::SYS_pwrite64 | libc::SYS_sendto => {
             push(&mut out, args[1], args[2].min(done));
         }
-        libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 => {
-            vectors(&mut out, args[1], args[2], done);
-        }
-        libc::SYS_vmsplice if outputs::is_write_end(args[0] as i32) => {
+        libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 | libc::SYS_vmsplice => {
             vectors(&mut out, args[1], args[2], done);
         }
         libc::SYS_sendmsg => message(&mut out, args[1], done),
@@ -28,9 +39,45 @@ pub fn written_bytes(call: &Call, args: &Args, ret: i64) -> Option<Vec<(u64, u64
                 message(&mut out, one, sent.into());
             }
         }
-        _ => return None,
+        _ => {}
     }
     Some(out)
+}
+
+/// What a call that returned `ret` has changed of a file's contents: the descriptor that has the file
+/// open (-1 if it was named by argument 0), where (`None`: up to its position), and how many bytes; none
+/// if only the length.
+pub fn changed_file(call: &Call, args: &Args, ret: i64) -> Option<(i32, Option<u64>, u64)> {
+    const RWF_APPEND: u64 = 0x10;
+    if ret < 0 {
+        return None;
+    }
+    let (fd, done) = (args[0] as i32, ret as u64);
+    // A pointer to an offset, which the call has moved on; or none.
+    let behind = |at: u64| match at {
+        0 => None,
+        at => access::read::<u64>(at)
+            .ok()
+            .map(|end| end.wrapping_sub(done)),
+    };
+    let change = match call.nr as i64 {
+        libc::SYS_write | libc::SYS_writev | libc::SYS_sendfile => (fd, None, done),
+        libc::SYS_pwrite64 | libc::SYS_pwritev => (fd, Some(args[3]), done),
+        libc::SYS_pwritev2 if args[5] & RWF_APPEND != 0 => (fd, Some(0), u64::MAX),
+        libc::SYS_pwritev2 if args[3] == u64::MAX => (fd, None, done),
+        libc::SYS_pwritev2 => (fd, Some(args[3]), done),
+        libc::SYS_truncate => (-1, Some(0), 0),
+        libc::SYS_splice | libc::SYS_copy_file_range => (args[2] as i32, behind(args[3]), done),
+        libc::SYS_ftruncate => (fd, Some(0), 0),
+        libc::SYS_fallocate if args[1] == 0 => (fd, Some(0), 0),
+        // Holes, zeroes, and contents that move.
+        libc::SYS_fallocate => (fd, Some(args[2]), u64::MAX),
+        libc::SYS_open | libc::SYS_openat | libc::SYS_openat2 | libc::SYS_creat => {
+            (ret as i32, Some(0), 0)
+        }
+        _ => return None,
+    };
+    Some(change)
 }
 
 /// For calls that move data between descriptors without showing it to the guest: which argument

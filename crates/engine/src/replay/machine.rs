@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use clew_recording::event::{Call, Cause, Effect, End, Event, Place, REGISTERS, Start, ThreadId};
+use clew_recording::event::{
+    Call, Cause, Effect, End, Event, Instruction, Place, REGISTERS, Start, ThreadId,
+};
 use clew_recording::maps::Change;
 
 use crate::cache::CodeCache;
@@ -12,8 +14,8 @@ use crate::context::{Exit, GsBlock, R8, R9, R10, RAX, RDI, RDX, RSI, Regs, Xsave
 use crate::guest::access;
 use crate::guest::trap_flag::{self, TRAP_FLAG};
 use crate::host::{switch, time};
-use crate::kernel::{outputs, sent, table};
-use crate::memory::Memory;
+use crate::kernel::{emulate, outputs, sent, table};
+use crate::memory::{Copies, Memory};
 use crate::record::events::{checksum, show_pages};
 use crate::record::values;
 use crate::stats::Stats;
@@ -70,6 +72,8 @@ pub struct Machine {
     /// What `ticks_left` was set to, to tell what was used.
     budget: i64,
     open_file: OpenFile,
+    /// The next event is behind a quiet instruction: the one after so many at the same tick.
+    stop_at_quiet: Option<u32>,
     /// The event whose effects are being applied made a thread: they are for its registers.
     new_thread: Option<ThreadId>,
     pub start: Option<Start>,
@@ -103,6 +107,7 @@ impl Machine {
             standing: None,
             budget: 0,
             open_file,
+            stop_at_quiet: None,
             new_thread: None,
             start: None,
             show_pages: false,
@@ -161,9 +166,24 @@ impl Machine {
                     }
                 }
                 Exit::Attention => self.gs.attention = 0,
+                Exit::Emulate if self.passes() => {}
                 _ => return exit,
             }
         }
+    }
+
+    /// The current thread stands before an instruction that the engine answers: if it is one without
+    /// an event, carries it out.
+    fn passes(&mut self) -> bool {
+        if let Some(before) = &mut self.stop_at_quiet
+            && self.gs.ticks_left == 1
+        {
+            match before.checked_sub(1) {
+                None => return false,
+                Some(left) => *before = left,
+            }
+        }
+        emulate::quiet(&mut self.gs.regs)
     }
 
     fn step(&mut self) -> Exit {
@@ -199,10 +219,15 @@ impl Machine {
 
     /// Brings the current thread to the next thing that it does by itself, `ticks` from here, which
     /// must be one of `kinds`.
-    fn arrive(&mut self, ticks: u64, kinds: &[Exit], what: &dyn Fn() -> String) -> Checked {
+    fn arrive(
+        &mut self,
+        ticks: u64,
+        kinds: &[Exit],
+        what: &dyn Fn() -> String,
+    ) -> Result<Exit, Divergence> {
         if let Some(standing) = self.standing.take() {
             if ticks == 0 && kinds.contains(&standing) {
-                return Ok(());
+                return Ok(standing);
             }
             return self.diverged(what(), format!("{standing:?}, where it stood already"));
         }
@@ -223,7 +248,7 @@ impl Machine {
                 format!("it after {found}"),
             );
         }
-        Ok(())
+        Ok(exit)
     }
 
     /// Brings the current thread to a place in the midst of its computing.
@@ -350,8 +375,22 @@ impl Machine {
                 }
             }
             Event::Instruction { ticks, what } => {
-                self.arrive(*ticks, &[Exit::Emulate], &|| format!("{what:?}"))?;
+                if let Instruction::Quiet { passed } = what {
+                    self.stop_at_quiet = Some(*passed);
+                }
+                let arrived = self.arrive(*ticks, &[Exit::Emulate], &|| format!("{what:?}"));
+                self.stop_at_quiet = None;
+                arrived?;
                 self.values_used_up()?;
+            }
+            Event::Shared { ticks } => {
+                let what = || "a touch of shared memory".into();
+                let kinds = [Exit::Fault, Exit::Emulate, Exit::Syscall];
+                let exit = self.arrive(*ticks, &kinds, &what)?;
+                self.values_used_up()?;
+                if exit != Exit::Fault {
+                    self.standing = Some(exit);
+                }
             }
             Event::Signal {
                 place,
@@ -455,11 +494,13 @@ impl Machine {
         let what = || format!("signal {signo}");
         match cause {
             Cause::Outside => self.go_to(place, &what)?,
-            Cause::Fault => self.arrive(
-                place.ticks,
-                &[Exit::Fault, Exit::Emulate, Exit::Syscall],
-                &what,
-            )?,
+            Cause::Fault => {
+                self.arrive(
+                    place.ticks,
+                    &[Exit::Fault, Exit::Emulate, Exit::Syscall],
+                    &what,
+                )?;
+            }
         }
         self.values_used_up()
     }
@@ -584,12 +625,20 @@ impl Machine {
         }
     }
 
+    /// Before a fork of this process: shared memory for the child.
+    pub fn before_fork(&self) -> Result<Copies, Divergence> {
+        match self.memory.copy_shared() {
+            Ok(copies) => Ok(copies),
+            Err(error) => self.diverged("a copy of shared memory", error.to_string()),
+        }
+    }
+
     /// In a forked replay of a child: only the current thread is there.
-    pub fn become_child(&mut self) -> Checked {
+    pub fn become_child(&mut self, shared: Copies) -> Checked {
         let current = self.current;
         self.threads.retain(|&number, _| number == current);
         self.standing = None;
-        match self.memory.unshare() {
+        match self.memory.unshare(shared) {
             Ok(()) => Ok(()),
             Err(error) => self.diverged("memory of its own", error.to_string()),
         }

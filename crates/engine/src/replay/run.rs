@@ -31,8 +31,6 @@ pub struct Replay<'a> {
     wanted: &'a Wanted,
     report: RawFd,
     stream: StreamId,
-    /// The last events, for a report.
-    last: VecDeque<(u64, String)>,
     output: Vec<u8>,
     /// What waiting threads were about to write.
     waiting: Vec<(u32, Output, Vec<u8>)>,
@@ -48,6 +46,8 @@ pub struct Replay<'a> {
 /// What is left of an event once it was replayed.
 enum After {
     Nothing,
+    Started,
+    Resumed(Option<i64>),
     Forked(StreamId),
     Output(Output, Call),
 }
@@ -80,7 +80,6 @@ impl<'a> Replay<'a> {
             wanted,
             report,
             stream,
-            last: VecDeque::new(),
             output: Vec::new(),
             waiting: Vec::new(),
             ending: Ending::CutOff,
@@ -127,9 +126,10 @@ impl<'a> Replay<'a> {
                 });
             }
         };
-        let event = match record {
+        // Looked at where it is: records are large, and there are many.
+        let event = match &record {
             Record::Effect(effect) => {
-                self.machine.effect(&effect)?;
+                self.machine.effect(effect)?;
                 return Ok(true);
             }
             Record::Event(_) if stop => {
@@ -138,18 +138,12 @@ impl<'a> Replay<'a> {
             }
             Record::Event(event) => event,
         };
-        if !matches!(event, Event::Time(_) | Event::Values(_)) {
-            if self.last.len() == LAST {
-                self.last.pop_front();
-            }
-            self.last.push_back((at, describe(&event)));
-        }
-        self.machine.event(&event)?;
+        self.machine.event(event)?;
         // What looked like the end (a failed exec, the death of a vfork's child) wasn't.
         if !matches!(event, Event::Check { .. } | Event::Time(_) | Event::Note(_)) {
             self.ending = Ending::CutOff;
         }
-        if let Event::Call(call) = &event
+        if let Event::Call(call) = event
             && self.wanted.tells_arguments(self.stream, at + 1)
         {
             for argument in arguments::of(call) {
@@ -162,41 +156,41 @@ impl<'a> Replay<'a> {
             }
         }
         let after = match event {
-            Event::Forked { stream, .. } => After::Forked(stream),
+            Event::Forked { stream, .. } => After::Forked(*stream),
             Event::Call(call) => match call.output {
-                Some(output) => After::Output(output, call),
+                Some(output) => After::Output(output, *call),
                 None => After::Nothing,
             },
-            Event::Resumed { result } => {
-                self.resumed(result);
-                After::Nothing
-            }
+            Event::Resumed { result } => After::Resumed(*result),
             Event::Exited { status, .. } => {
-                self.ending = Ending::Exited(status);
+                self.ending = Ending::Exited(*status);
                 After::Nothing
             }
             Event::Killed { signo, .. } => {
-                self.ending = Ending::Killed(signo);
+                self.ending = Ending::Killed(*signo);
                 After::Nothing
             }
             Event::Exec { .. } => {
                 self.ending = Ending::Exec;
                 After::Nothing
             }
-            Event::Started(_) => {
-                self.send(&Message::Started {
-                    stream: self.stream,
-                });
-                After::Nothing
-            }
+            Event::Started(_) => After::Started,
             _ => After::Nothing,
         };
         match after {
             After::Nothing => {}
+            After::Started => self.started(),
+            After::Resumed(result) => self.resumed(result),
             After::Forked(stream) => self.forked(stream),
             After::Output(output, call) => self.written(output, &call),
         }
         Ok(true)
+    }
+
+    fn started(&mut self) {
+        self.send(&Message::Started {
+            stream: self.stream,
+        });
     }
 
     /// The guest's output is shown when its call returned.
@@ -260,6 +254,10 @@ impl<'a> Replay<'a> {
         if self.children == MOST_CHILDREN {
             self.wait_for_child();
         }
+        let shared = match self.machine.before_fork() {
+            Ok(shared) => shared,
+            Err(divergence) => self.diverged(&divergence),
+        };
         // SAFETY: this process has one kernel thread; parent and child go separate ways with their
         // own copies of everything.
         let mut pid = unsafe { syscall!(libc::SYS_fork) };
@@ -288,11 +286,10 @@ impl<'a> Replay<'a> {
         self.stop = self.wanted.stops_after(stream);
         self.machine.checks = 0;
         self.stream = stream;
-        if let Err(divergence) = self.machine.become_child() {
+        if let Err(divergence) = self.machine.become_child(shared) {
             self.diverged(&divergence);
         }
         self.ending = Ending::CutOff;
-        self.last.clear();
         self.waiting.clear();
     }
 
@@ -327,7 +324,7 @@ impl<'a> Replay<'a> {
             self.stream,
             self.number().saturating_sub(1),
         );
-        for (number, event) in &self.last {
+        for (number, event) in self.last_events() {
             text.push_str(&format!("\n    {number:>8}  {event}"));
         }
         self.send(&Message::Diverged {
@@ -335,6 +332,34 @@ impl<'a> Replay<'a> {
             text: &text,
         });
         stop::exit(stop::STATUS)
+    }
+
+    /// The events before this place, read once more.
+    fn last_events(&self) -> VecDeque<(u64, String)> {
+        /// So far back there are enough, besides those that nobody wants to see.
+        const LOOK_BACK: u64 = 64;
+        let mut last = VecDeque::new();
+        let Ok(mut reader) = self.recording.stream(self.stream) else {
+            return last;
+        };
+        let end = self.number();
+        while reader.position() < end {
+            let at = reader.position();
+            let Ok(Some(record)) = reader.next() else {
+                break;
+            };
+            match record {
+                Record::Event(Event::Time(_) | Event::Values(_)) => {}
+                Record::Event(event) if at + LOOK_BACK >= end => {
+                    if last.len() == LAST {
+                        last.pop_front();
+                    }
+                    last.push_back((at, describe(&event)));
+                }
+                _ => {}
+            }
+        }
+        last
     }
 
     fn send(&self, message: &Message) {
