@@ -33,10 +33,11 @@ __asm__(".pushsection .text\n"
         " popf; pop %r15; pop %r14; pop %r13; pop %r12; pop %rbp; pop %rbx; cld; ret\n"
         ".popsection\n");
 
-// A piece: code before, the instruction that faults, and nothing after it.
+// A piece: code before, the instruction that faults, and nothing after it. The jump reads the flags: those
+// that nothing can read before they are overwritten needn't be right in a fault's context.
 #define CASE(name, before, instruction)                                                         \
     extern char case_##name[], at_##name[], after_##name[];                                     \
-    __asm__(".pushsection .text\n case_" #name ": " before "\n at_" #name ": " instruction     \
+    __asm__(".pushsection .text\n case_" #name ": jc 77f; 77: " before "\n at_" #name ": " instruction \
             "\n after_" #name ": jmp fault_none\n .popsection\n");
 
 static void fault_handler(int sig, siginfo_t *info, void *context) {

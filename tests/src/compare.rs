@@ -15,6 +15,16 @@ use crate::scratch;
 /// Runs `job` natively and under clew in turn and compares all that can be seen:
 /// output, ending, and the files left in its working directory.
 pub fn native_and_clew(job: &Job, header: &Header, prepare: &dyn Fn()) -> Result<(), Failed> {
+    native_and(job, &job.under_clew(&[]), header, prepare).map(drop)
+}
+
+/// The same with any way to run it under clew; what came of that.
+pub fn native_and(
+    job: &Job,
+    clew_job: &Job,
+    header: &Header,
+    prepare: &dyn Fn(),
+) -> Result<Outcome, Failed> {
     scratch::empty(&job.dir);
     prepare();
     let native = job.run();
@@ -28,53 +38,53 @@ pub fn native_and_clew(job: &Job, header: &Header, prepare: &dyn Fn()) -> Result
     }
     scratch::empty(&job.dir);
     prepare();
-    let clew_job = job.under_clew(&[]);
     let clew = clew_job.run();
     let clew_files = files(&job.dir, &header.ignore);
-    let difference =
-        difference(&native, &clew).or_else(|| differing_file(&native_files, &clew_files));
+    let difference = difference(("native", &native), ("clew", &clew))
+        .or_else(|| differing_file(("native", &native_files), ("clew", &clew_files)));
     match difference {
-        None => Ok(()),
-        Some(what) => Err(report(
-            &what,
-            &clew,
-            &[("native", job), ("clew", &clew_job)],
-        )),
+        None => Ok(clew),
+        Some(what) => Err(report(&what, &clew, &[("native", job), ("clew", clew_job)])),
     }
 }
 
-/// What differs between the two, if anything.
-pub fn difference(native: &Outcome, clew: &Outcome) -> Option<String> {
-    if native.status != clew.status {
-        let endings = format!(
-            "endings differ: native {}, clew {}",
-            native.ending(),
-            clew.ending()
-        );
-        let printed = first_difference("stdout", &native.stdout, &clew.stdout);
-        return Some(match printed {
-            None => endings,
-            Some(printed) => format!("{endings}\n{printed}"),
-        });
+/// What differs between the two, named, if anything.
+pub fn difference(one: (&str, &Outcome), other: (&str, &Outcome)) -> Option<String> {
+    let printed = |what: &str, of: fn(&Outcome) -> &[u8]| {
+        first_difference(what, (one.0, of(one.1)), (other.0, of(other.1)))
+    };
+    let stdout = printed("stdout", |outcome| &outcome.stdout);
+    if one.1.status == other.1.status {
+        return stdout.or_else(|| printed("stderr", |outcome| &outcome.stderr));
     }
-    first_difference("stdout", &native.stdout, &clew.stdout)
-        .or_else(|| first_difference("stderr", &native.stderr, &clew.stderr))
+    let endings = format!(
+        "endings differ: {} {}, {} {}",
+        one.0,
+        one.1.ending(),
+        other.0,
+        other.1.ending()
+    );
+    Some(match stdout {
+        None => endings,
+        Some(printed) => format!("{endings}\n{printed}"),
+    })
 }
 
-fn first_difference(name: &str, native: &[u8], clew: &[u8]) -> Option<String> {
-    if native == clew {
+fn first_difference(what: &str, one: (&str, &[u8]), other: (&str, &[u8])) -> Option<String> {
+    if one.1 == other.1 {
         return None;
     }
-    let native = String::from_utf8_lossy(native);
-    let clew = String::from_utf8_lossy(clew);
-    let (mut native, mut clew) = (native.lines(), clew.lines());
+    let texts = [one.1, other.1].map(String::from_utf8_lossy);
+    let [mut lines, mut others] = [texts[0].lines(), texts[1].lines()];
     for number in 1.. {
-        let (a, b) = (native.next(), clew.next());
+        let (a, b) = (lines.next(), others.next());
         if a != b || a.is_none() {
             let show = |line: Option<&str>| line.unwrap_or("(nothing)").to_owned();
             return Some(format!(
-                "{name} differs at line {number}\n  native: {}\n  clew:   {}",
+                "{what} differs at line {number}\n  {}: {}\n  {}: {}",
+                one.0,
                 show(a),
+                other.0,
                 show(b)
             ));
         }
@@ -83,9 +93,10 @@ fn first_difference(name: &str, native: &[u8], clew: &[u8]) -> Option<String> {
 }
 
 /// Name, kind and contents of everything below a directory.
-type Files = BTreeMap<String, Vec<u8>>;
+pub type Files = BTreeMap<String, Vec<u8>>;
 
-fn files(dir: &Path, ignore: &[String]) -> Files {
+/// What is below `dir`, but for files with names like those in `ignore`.
+pub fn files(dir: &Path, ignore: &[String]) -> Files {
     let mut found = Files::new();
     collect(dir, dir, ignore, &mut found);
     found
@@ -129,16 +140,19 @@ fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-fn differing_file(native: &Files, clew: &Files) -> Option<String> {
-    for (name, contents) in native {
-        match clew.get(name) {
-            None => return Some(format!("file {name} is missing after the clew run")),
-            Some(other) if other != contents => return Some(format!("file {name} differs")),
+/// The first file that isn't the same on both sides.
+pub fn differing_file(one: (&str, &Files), other: (&str, &Files)) -> Option<String> {
+    for (name, contents) in one.1 {
+        match other.1.get(name) {
+            None => return Some(format!("file {name} is there only {}", one.0)),
+            Some(found) if found != contents => {
+                return Some(format!("file {name} differs: {}, {}", one.0, other.0));
+            }
             Some(_) => {}
         }
     }
-    let extra = clew.keys().find(|name| !native.contains_key(*name))?;
-    Some(format!("file {extra} is there only after the clew run"))
+    let extra = other.1.keys().find(|name| !one.1.contains_key(*name))?;
+    Some(format!("file {extra} is there only {}", other.0))
 }
 
 /// A failure with what was printed and how to see it again.

@@ -32,6 +32,8 @@ pub struct Header {
     pub needs: Vec<String>,
     /// Left to `make test-all`.
     pub long: bool,
+    /// Left to `make test-all` when recorded.
+    pub recorded_long: bool,
     pub timeout: Duration,
     /// Files of the working directory that may differ.
     pub ignore: Vec<String>,
@@ -50,6 +52,7 @@ impl Default for Header {
             cpu: Vec::new(),
             needs: Vec::new(),
             long: false,
+            recorded_long: false,
             timeout: Duration::from_secs(30),
             ignore: Vec::new(),
         }
@@ -86,6 +89,7 @@ impl Header {
                 "cpu" => header.cpu.extend(words()),
                 "needs" => header.needs.extend(words()),
                 "run" if value == "long" => header.long = true,
+                "recorded" if value == "long" => header.recorded_long = true,
                 "timeout" => {
                     let seconds = value.parse().map_err(|_| "timeout: is in seconds")?;
                     header.timeout = Duration::from_secs(seconds);

@@ -9,6 +9,8 @@
 //! * [`compile`]: a guest's source to an executable, cached
 //! * [`run`]: a command to an outcome, under a time limit
 //! * [`compare`]: two outcomes to a verdict
+//! * [`recorded`]: a command, recorded and replayed, to a verdict
+//! * [`guests`]: the guests as trials
 //! * [`clew`]: where the command under test is
 //! * [`scratch`]: directories that a run may fill
 //! * [`sources`]: the test files of a folder
@@ -21,7 +23,9 @@ pub mod clew;
 pub mod compare;
 pub mod compile;
 pub mod cpu;
+pub mod guests;
 pub mod header;
+pub mod recorded;
 pub mod run;
 pub mod scratch;
 pub mod sources;

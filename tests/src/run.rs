@@ -73,10 +73,15 @@ impl Job {
 
     /// The same job through `clew run`, with `options` before the program.
     pub fn under_clew(&self, options: &[&str]) -> Job {
+        self.through("run", options)
+    }
+
+    /// The same job through another command of clew that runs programs.
+    pub fn through(&self, verb: &str, options: &[&str]) -> Job {
         let mut job = self.clone();
         job.program = clew::path().to_owned();
         let program = self.program.to_string_lossy().into_owned();
-        job.args = ["run"]
+        job.args = [verb]
             .into_iter()
             .chain(options.iter().copied())
             .map(str::to_owned)

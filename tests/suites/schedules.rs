@@ -97,7 +97,7 @@ fn same_seed(policy: &str) -> Result<(), Failed> {
     if turns.lines().filter(|line| line.contains("turn:")).count() < 10 {
         return Err(report("no turns", &first, &[("clew", &job_with("7"))]));
     }
-    if let Some(what) = difference(&first, &again) {
+    if let Some(what) = difference(("first", &first), ("again", &again)) {
         return Err(format!("the same seed: {what}\n{}", job_with("7").shell_line()).into());
     }
     let other = run(&job_with("8"))?;
@@ -121,7 +121,7 @@ fn as_natively(policy: &str, source: &str, seed: &str) -> Result<(), Failed> {
     let native = job.run();
     let job = job.under_clew(&["--sched", policy, "--seed", seed]);
     let outcome = job.run();
-    match difference(&native, &outcome) {
+    match difference(("native", &native), ("clew", &outcome)) {
         None => Ok(()),
         Some(what) => Err(report(&what, &outcome, &[("clew", &job)])),
     }

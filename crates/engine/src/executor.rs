@@ -10,7 +10,7 @@ use crate::guest::threads::Threads;
 use crate::guest::trap_flag;
 use crate::kernel::{self, Kernel, Outcome};
 use crate::lockstep::{self, Lockstep};
-use crate::memory::Memory;
+use crate::memory::{Memory, govern};
 use crate::program::{Options, Program};
 use crate::record::Recorder;
 use crate::stats::Stats;
@@ -41,6 +41,9 @@ impl Executor {
             self.deliver_signals();
             // Ends the turn of a thread that waits or has used its budget; waits when none can run.
             self.schedule();
+            if govern::pending() {
+                self.record_loose_effects();
+            }
             let mut exit = self.enter();
             self.gs.hub.left_guest();
             self.threads.take_midway();
@@ -55,6 +58,7 @@ impl Executor {
 
     /// Runs translated code of the current thread until it leaves the cache.
     fn enter(&mut self) -> Exit {
+        self.nothing_happened();
         if self.gs.regs.rflags & trap_flag::TRAP_FLAG != 0 {
             return self.enter_trapping();
         }
@@ -70,13 +74,19 @@ impl Executor {
 
     pub(crate) fn handle(&mut self, exit: Exit) {
         match exit {
-            Exit::Syscall if self.recording() => self.recorded_call(),
+            Exit::Syscall if self.recording() => {
+                self.recorded_call();
+                self.share();
+            }
             Exit::Syscall => {
                 self.threads.count_call();
                 let outcome = kernel::dispatch(self);
                 self.settle(&outcome);
             }
-            Exit::Budget => self.budget_spent(),
+            Exit::Budget => {
+                self.budget_spent();
+                self.share();
+            }
             Exit::Emulate if self.recording() => self.recorded_instruction(),
             Exit::Emulate => {
                 kernel::emulate::instruction(self);

@@ -315,6 +315,11 @@ impl Channel {
         HEADERS + index * RING
     }
 
+    /// Where the table of shared pages is in the file.
+    pub(crate) fn sharing_offset(&self) -> usize {
+        sharing_offset(self.control.slots as usize)
+    }
+
     /// The slots in use.
     pub(crate) fn taken(&self) -> impl Iterator<Item = usize> + use<> {
         let control = self.control;

@@ -8,6 +8,7 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -25,7 +26,13 @@ pub struct Options {}
 ///
 /// The writer ends when all streams have ended, or if the caller ends before the first begins.
 pub fn spawn(channel: &Channel, folder: &Path, _options: &Options) -> io::Result<()> {
-    let mut log = File::create_new(folder.join(log::NAME))?;
+    // It holds what the program had in memory.
+    let mut log = File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(folder.join(log::NAME))?;
     log.write_all(&log::file_header())?;
     log.try_lock()
         .map_err(|_| io::Error::other("the new log is locked by somebody else"))?;

@@ -211,26 +211,33 @@ pub fn getdents64(ex: &mut Executor, a: Args) -> Outcome {
 
 /// Lists a folder; without the hidden ones if it is the folder of descriptors.
 fn list(ex: &mut Executor, nr: i64, a: Args, name_at: usize) -> Outcome {
-    let outcome = pass_nr(ex, nr, a);
-    let Outcome::Return(len @ 1..) = outcome else {
-        return outcome;
-    };
-    if ex.kernel.own.hidden.is_empty() || !is_fd_folder(a[0] as i32) {
-        return outcome;
+    loop {
+        let outcome = pass_nr(ex, nr, a);
+        let Outcome::Return(len @ 1..) = outcome else {
+            return outcome;
+        };
+        if ex.kernel.own.hidden.is_empty() || !is_fd_folder(a[0] as i32) {
+            return outcome;
+        }
+        let mut entries = vec![0; len as usize];
+        if access::read_bytes(a[1], &mut entries).is_err() {
+            return outcome;
+        }
+        let hidden = ex.kernel.own.hidden;
+        let kept = without(&entries, name_at, |name| {
+            let number = std::str::from_utf8(name).ok().and_then(|s| s.parse().ok());
+            number.is_some_and(|fd| hidden.contains(fd))
+        });
+        // The kernel has written more than the result will say.
+        access::note_write(a[1], len as u64);
+        if access::write_bytes(a[1], &kept).is_err() {
+            return Outcome::Return(err(libc::EFAULT));
+        }
+        // Nothing would mean that there is no more.
+        if !kept.is_empty() {
+            return Outcome::Return(kept.len() as i64);
+        }
     }
-    let mut entries = vec![0; len as usize];
-    if access::read_bytes(a[1], &mut entries).is_err() {
-        return outcome;
-    }
-    let hidden = ex.kernel.own.hidden;
-    let kept = without(&entries, name_at, |name| {
-        let number = std::str::from_utf8(name).ok().and_then(|s| s.parse().ok());
-        number.is_some_and(|fd| hidden.contains(fd))
-    });
-    if access::write_bytes(a[1], &kept).is_err() {
-        return Outcome::Return(err(libc::EFAULT));
-    }
-    Outcome::Return(kept.len() as i64)
 }
 
 /// Directory entries without those whose name is to be dropped.

@@ -12,7 +12,7 @@ use super::table::Args;
 use super::{Outcome, stop};
 use crate::context::{GsBlock, RAX, RSP, Regs};
 use crate::executor::Executor;
-use crate::guest::threads;
+use crate::guest::{access, threads};
 use crate::sys::{self, err};
 use crate::syscall;
 
@@ -212,6 +212,10 @@ fn become_child(ex: &mut Executor, request: &Request) {
     // With shared memory the child sees the word that the kernel writes for the parent.
     if request.flags & PARENT_SETTID != 0 && request.flags & VM != 0 {
         let _ = ex.put(request.parent_tid, &tid);
+    }
+    // The kernel has put a pidfd there before this child ran.
+    if request.flags & PIDFD != 0 && request.flags & VM != 0 {
+        access::note_write(request.parent_tid, 4);
     }
     if request.flags & CHILD_CLEARTID != 0 {
         threads::sys_set_tid_address(ex, [request.child_tid, 0, 0, 0, 0, 0]);

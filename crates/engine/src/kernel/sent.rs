@@ -44,6 +44,42 @@ pub fn written_bytes(call: &Call, args: &Args, ret: i64) -> Option<Vec<(u64, u64
     Some(out)
 }
 
+/// What a call that returned `ret` has changed of a file's contents: the descriptor that has the file
+/// open (-1 if it was named by argument 0), where (`None`: up to its position), and how many bytes; none
+/// if only the length.
+pub fn changed_file(call: &Call, args: &Args, ret: i64) -> Option<(i32, Option<u64>, u64)> {
+    const RWF_APPEND: u64 = 0x10;
+    if ret < 0 {
+        return None;
+    }
+    let (fd, done) = (args[0] as i32, ret as u64);
+    // A pointer to an offset, which the call has moved on; or none.
+    let behind = |at: u64| match at {
+        0 => None,
+        at => access::read::<u64>(at)
+            .ok()
+            .map(|end| end.wrapping_sub(done)),
+    };
+    let change = match call.nr as i64 {
+        libc::SYS_write | libc::SYS_writev | libc::SYS_sendfile => (fd, None, done),
+        libc::SYS_pwrite64 | libc::SYS_pwritev => (fd, Some(args[3]), done),
+        libc::SYS_pwritev2 if args[5] & RWF_APPEND != 0 => (fd, Some(0), u64::MAX),
+        libc::SYS_pwritev2 if args[3] == u64::MAX => (fd, None, done),
+        libc::SYS_pwritev2 => (fd, Some(args[3]), done),
+        libc::SYS_truncate => (-1, Some(0), 0),
+        libc::SYS_splice | libc::SYS_copy_file_range => (args[2] as i32, behind(args[3]), done),
+        libc::SYS_ftruncate => (fd, Some(0), 0),
+        libc::SYS_fallocate if args[1] == 0 => (fd, Some(0), 0),
+        // Holes, zeroes, and contents that move.
+        libc::SYS_fallocate => (fd, Some(args[2]), u64::MAX),
+        libc::SYS_open | libc::SYS_openat | libc::SYS_openat2 | libc::SYS_creat => {
+            (ret as i32, Some(0), 0)
+        }
+        _ => return None,
+    };
+    Some(change)
+}
+
 /// For calls that move data between descriptors without showing it to the guest: which argument
 /// is the descriptor that the data goes to. Programs fall back to reading and writing where such
 /// a call says EINVAL.

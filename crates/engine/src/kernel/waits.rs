@@ -5,10 +5,12 @@
 //! that really has to wait goes to the thread's proxy. Asking `poll` first and calling then would
 //! be a race against proxies that wait on the same descriptor.
 
+use super::scratch::Scratch;
 use super::table::{Args, Call, Wait};
 use super::{Outcome, direct, outputs};
 use crate::executor::Executor;
 use crate::guest::access;
+use crate::memory::govern;
 use crate::sys::err;
 use crate::syscall;
 
@@ -25,6 +27,9 @@ pub fn make(ex: &mut Executor, call: &'static Call, args: &Args) -> Outcome {
         Wait::Recv(i) | Wait::Send(i) => args[i as usize] as i32 & libc::MSG_DONTWAIT == 0,
         _ => true,
     };
+    if govern::active() && (!can_wait || ex.multi_threaded()) {
+        govern::acquire_all(&Scratch::ranges(ex, call, args));
+    }
     if !can_wait {
         return Outcome::Return(direct(ex, call, args));
     }
@@ -96,6 +101,10 @@ fn attempt(ex: &mut Executor, call: &'static Call, args: &Args) -> Option<i64> {
             let mut now = *args;
             now[i as usize] = 0;
             let ret = direct(ex, call, &now);
+            if ret == 0 {
+                // Nobody is ready: poll has written that down.
+                outputs::each(call, &now, Some(0), &mut access::note_write);
+            }
             (ret != 0).then_some(ret)
         }
         Wait::Unless(i, bits) => {

@@ -303,7 +303,6 @@ proptest! {
             }
         }
         prop_assert_eq!(recorded.0.len(), replayed.0.len());
-        prop_assert!(recorded.1.is_some());
         prop_assert_eq!((recorded.1, recorded.2), (replayed.1, replayed.2));
     }
 }
@@ -348,7 +347,8 @@ fn two_views_of_shared_memory_stay_one_memory() {
         (Ok(99), Err(libc::EFAULT))
     );
     // On its own after a fork, with the same contents.
-    m.unshare().unwrap();
+    let copies = m.copy_shared().unwrap();
+    m.unshare(copies).unwrap();
     assert_eq!((byte(b + 7), byte(b + 64)), (Ok(99), Ok(2)));
     assert!(store(a + 8, 98));
     assert_eq!(byte(b + 8), Ok(98));
@@ -370,7 +370,7 @@ fn a_program_is_loaded_again() {
     m.record_changes(folder.files());
     let argv = [c"sh".to_owned()];
     let program = crate::loader::resolve(c"/bin/sh", &argv).unwrap();
-    crate::loader::load(&mut m, &program, &[], None).unwrap();
+    crate::loader::load(&mut m, &program, &[], None, false).unwrap();
     m.set_stack_limit(1 << 20);
     m.set_stack_limit(16 << 20);
     let step = drain(&mut m);
@@ -388,7 +388,7 @@ fn a_program_is_loaded_again() {
     let mut m = replay(&[step], &folder);
     let replayed = (state(&m), m.checksum());
     assert_eq!(recorded.1, replayed.1);
-    assert!(recorded.1.is_some_and(|sum| sum != 0));
+    assert!(recorded.1 != 0);
     assert_eq!(m.build_id(base), build_id);
     for (a, b) in recorded.0.iter().zip(&replayed.0) {
         assert_eq!(a.0, b.0);

@@ -6,26 +6,18 @@
 //!   [`super::objects`]), which begins with the contents that the file has now. The guest's own
 //!   stores repeat themselves; what its system calls write to the file is written down for the
 //!   mapped part ([`Memory::shared_ranges_of`]);
-//! - what others do to shared memory isn't seen. [`Memory::shared_with_others`] is the one place
-//!   that says when that can be; it only leads to a note so far.
-//!
-//! Support for memory that recorded processes share would hook in here: pages of such mappings are
-//! owned by one process at a time. [`Memory::shared_with_others`] tells which mappings those are;
-//! they are mapped without access at first (`real_prot` in `host` is the place); the fault handler
-//! asks for the page's ownership, kept in memory that the tree of processes shares, and the
-//! recorder writes down the page's contents as an effect of the faulting position wherever they
-//! changed while another process owned it. A replay applies those effects like any others and
-//! needs no ownership.
+//! - what other recorded processes do to shared memory is written down where this one touches it
+//!   ([`super::govern`]). What programs outside the recording do isn't seen.
 
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use clew_recording::maps::{Change, Object, Source};
 
-use super::Memory;
 use super::file::{self, FileStat};
 use super::mapping::{Backing, Mapping};
 use super::originals::Copies;
+use super::{Memory, govern};
 use crate::record::files::{Image, Part};
 use crate::syscall;
 
@@ -156,6 +148,12 @@ impl Memory {
                 image: Image::No,
                 ..part
             };
+            let (dev, ino) = (stat.identity.dev, stat.identity.ino);
+            // Of governed memory each page's contents are written down when it is first touched.
+            let governed = govern::is_used_by_others(&Object::File { dev, ino });
+            if governed {
+                contents.clear();
+            }
             let total: u64 = contents.iter().map(|e| e.end - e.start).sum();
             let mut copy = None;
             if total > SMALL
@@ -164,7 +162,6 @@ impl Memory {
                 copy = Some(copied.name);
                 contents.clear();
             }
-            let (dev, ino) = (stat.identity.dev, stat.identity.ino);
             log.sizes.insert((dev, ino), size);
             self.originals.remember(stat.identity, &path, Copies::No);
             let note = format!(
@@ -226,16 +223,30 @@ impl Memory {
         self.log_contents(new.start..end);
     }
 
+    /// Whether any file is mapped shared, so that writing to it changes memory.
+    #[inline]
+    pub fn follows_files(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| !log.sizes.is_empty())
+    }
+
     /// The guest's own call wrote `len` bytes to the file that `fd` has open: at `offset`, or up to
     /// the file's position. Where the file is mapped shared, contents and size are written down.
     #[inline]
     pub fn file_written(&mut self, fd: i32, offset: Option<u64>, len: u64) {
-        if self.log.as_ref().is_some_and(|log| !log.sizes.is_empty()) {
-            let offset = offset.unwrap_or_else(|| {
-                // SAFETY: asks for the position; lseek touches no memory.
-                let end = unsafe { syscall!(libc::SYS_lseek, fd, 0, libc::SEEK_CUR) };
-                (end.max(0) as u64).saturating_sub(len)
-            });
+        if self.follows_files() {
+            let offset = match offset {
+                // Appended, whatever offset was given.
+                Some(_) if len != 0 && appends(fd) => {
+                    let size = file::stat(fd).map_or(0, |stat| stat.identity.size);
+                    size.saturating_sub(len)
+                }
+                Some(offset) => offset,
+                None => {
+                    // SAFETY: asks for the position; lseek touches no memory.
+                    let end = unsafe { syscall!(libc::SYS_lseek, fd, 0, libc::SEEK_CUR) };
+                    (end.max(0) as u64).saturating_sub(len)
+                }
+            };
             for range in self.shared_ranges_of(fd, offset, len) {
                 self.log_contents(range);
             }
@@ -289,38 +300,17 @@ impl Memory {
         ranges
     }
 
-    /// Shared memory that another process will be able to change once this one forks: the one
-    /// place that says so.
-    pub fn shared_with_others(&self) -> impl Iterator<Item = &Mapping> {
-        self.map.iter().filter(|m| {
-            let copied = match m.backing {
-                Backing::File { file, .. } => self.originals.is_copied(&file),
-                _ => false,
-            };
-            m.shared && !copied
-        })
-    }
-
-    /// To be called before a fork (not a vfork): notes what parent and child will share.
+    /// To be called before a fork (not a vfork): what parent and child will share is governed.
     pub fn before_fork(&mut self) {
         if self.log.is_none() {
             return;
         }
-        let shared: Vec<Mapping> = self.shared_with_others().copied().collect();
-        for m in shared {
-            let what = match m.backing {
-                Backing::Shm => "a System V segment".to_owned(),
-                Backing::File { file, .. } => match self.originals.path(&file) {
-                    Some(path) => String::from_utf8_lossy(path).into_owned(),
-                    None => "a file".to_owned(),
-                },
-                _ => "anonymous memory".to_owned(),
-            };
+        for range in govern::before_fork() {
             self.log_note(
                 format!(
-                    "{what} at {:#x} is shared with a forked process: what one writes there isn't \
-                     recorded for the other",
-                    m.start
+                    "executable memory at {:#x} is shared with a forked process: what one writes there \
+                     isn't recorded for the other",
+                    range.start
                 ),
                 true,
             );
@@ -334,4 +324,10 @@ fn is_settled(stat: &FileStat) -> bool {
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(0, |d| d.as_nanos() as i64);
     now.saturating_sub(stat.ctime_ns.max(stat.identity.mtime_ns)) > SETTLED_NS
+}
+
+fn appends(fd: i32) -> bool {
+    // SAFETY: asks for flags; touches no memory.
+    let flags = unsafe { syscall!(libc::SYS_fcntl, fd, libc::F_GETFL) };
+    flags > 0 && flags as i32 & libc::O_APPEND != 0
 }

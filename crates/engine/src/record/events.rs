@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use clew_recording::channel::Finished;
 use clew_recording::event::{
-    Call as Written, Cause, Effect, End, Event, Origin, Output, Place, Start, StreamId,
+    Call as Written, Cause, Effect, End, Event, Instruction, Origin, Output, Place, Start, StreamId,
 };
 
 use super::{Arrival, Recorder};
@@ -12,10 +12,10 @@ use crate::context::{Regs, Xsave};
 use crate::executor::Executor;
 use crate::guest::access;
 use crate::host::siginfo::Siginfo;
-use crate::host::switch;
+use crate::host::{switch, time};
 use crate::kernel::table::{self, Args};
 use crate::kernel::{self, Outcome, outputs, sent, stop};
-use crate::memory::Memory;
+use crate::memory::{Memory, govern};
 use crate::{sys, syscall};
 
 impl Executor {
@@ -31,6 +31,7 @@ impl Executor {
         let recorder = self.recorder.as_mut().expect("only while recording");
         recorder.arrived += now.saturating_sub(recorder.base);
         recorder.base = now;
+        recorder.passed.1 = 0;
         Arrival {
             regs,
             signals: recorder.signals,
@@ -39,14 +40,42 @@ impl Executor {
 
     /// The current thread is interrupted: where?
     fn interrupted(&mut self) -> Place {
+        self.tell_quiet();
         let steps = self.threads.steps;
         let now = self.ticks_now();
         let recorder = self.recorder.as_mut().expect("only while recording");
         let at = if steps > 0 { recorder.at_budget } else { now };
         let ticks = std::mem::take(&mut recorder.arrived) + at.saturating_sub(recorder.base);
         recorder.base = now;
+        recorder.passed.1 = 0;
         self.threads.steps = 0;
         Place { ticks, steps }
+    }
+
+    /// Something happens: if that is right behind a quiet instruction, then this is the place that can
+    /// be found again.
+    fn tell_quiet(&mut self) {
+        let now = self.ticks_now();
+        let recorder = self.recorder();
+        let Some(before) = recorder.quiet.take() else {
+            return;
+        };
+        let ticks = recorder.take_arrived() + now.saturating_sub(recorder.base);
+        recorder.base = now;
+        let (_, passed) = recorder.passed;
+        let what = Instruction::Quiet { passed };
+        recorder.event(&Event::Instruction { ticks, what });
+        self.effects(Some(&before));
+    }
+
+    /// The current thread runs: what it has passed is behind it.
+    #[inline]
+    pub(crate) fn nothing_happened(&mut self) {
+        if let Some(recorder) = &mut self.recorder
+            && recorder.quiet.take().is_some()
+        {
+            recorder.passed.1 += 1;
+        }
     }
 
     /// The budget is used up: if something happens before the next event, it happens from here.
@@ -59,7 +88,22 @@ impl Executor {
         if recorder.values_wait() {
             let place = self.interrupted();
             self.check(place);
+        } else if recorder.check_due() {
+            let place = self.interrupted();
+            self.full_check(place);
         }
+    }
+
+    /// A place at which replay must have these registers and, every now and then, this memory.
+    fn full_check(&mut self, place: Place) {
+        let registers = checksum(&self.gs.regs);
+        let recorder = self.recorder.as_mut().expect("only while recording");
+        let memory = recorder.checksum_for_check(&self.memory);
+        recorder.event(&Event::Check {
+            place,
+            registers,
+            memory,
+        });
     }
 
     /// A place at which replay must have these registers.
@@ -82,6 +126,7 @@ impl Executor {
         for change in &changes.changes {
             recorder.change(change);
         }
+        recorder.shared_effects();
         for range in &changes.contents {
             recorder.memory(range.start, range.end - range.start);
         }
@@ -107,10 +152,7 @@ impl Executor {
     /// Answers the system call of the current thread, and writes down what came of it.
     pub(crate) fn recorded_call(&mut self) {
         let arrival = self.arrive();
-        let nr = arrival.regs.gpr[crate::context::RAX];
-        let gpr = &arrival.regs.gpr;
-        use crate::context::{R8, R9, R10, RDI, RDX, RSI};
-        let args: Args = [gpr[RDI], gpr[RSI], gpr[RDX], gpr[R10], gpr[R8], gpr[R9]];
+        let (nr, args) = call_of(&arrival.regs);
         let thread = self.current().number;
         let mut written = Written {
             ticks: 0,
@@ -165,6 +207,7 @@ impl Executor {
             outputs::each(call, &args, Some(value), &mut |addr, len| {
                 access::note_write(addr, outputs::accessible(addr, len));
             });
+            self.note_changed_file(call, &args, value);
         }
         if written.end == End::Waits && sent::writes(call, &args) {
             written.output = self.output_of(args[0] as i32);
@@ -187,6 +230,30 @@ impl Executor {
         self.tell_new_threads();
         if ended {
             self.recorder().event(&Event::EndedThread { thread });
+        } else if matches!(written.end, End::Returned(_)) && self.recorder().check_due_after_event()
+        {
+            self.full_check(Place::default());
+        }
+    }
+
+    /// Files that are mapped shared change by writing to them, too.
+    fn note_changed_file(&mut self, call: &table::Call, args: &Args, value: i64) {
+        if !self.memory.follows_files() {
+            return;
+        }
+        let Some((fd, offset, len)) = sent::changed_file(call, args, value) else {
+            return;
+        };
+        if fd >= 0 {
+            return self.memory.file_written(fd, offset, len);
+        }
+        // SAFETY: the guest's own path, as in the call that has just succeeded; our own descriptor.
+        unsafe {
+            let fd = syscall!(libc::SYS_open, args[0], libc::O_PATH | libc::O_CLOEXEC);
+            if fd >= 0 {
+                self.memory.file_written(fd as i32, offset, len);
+                syscall!(libc::SYS_close, fd);
+            }
         }
     }
 
@@ -254,6 +321,16 @@ impl Executor {
 
     /// Executes an instruction for the current thread, and writes down what it answered.
     pub(crate) fn recorded_instruction(&mut self) {
+        let before = self.gs.regs;
+        if kernel::emulate::quietly(self) {
+            let now = self.ticks_now();
+            let recorder = self.recorder();
+            recorder.quiet = Some(before);
+            if recorder.passed.0 != now {
+                recorder.passed = (now, 0);
+            }
+            return;
+        }
         let arrival = self.arrive();
         let done = kernel::emulate::instruction(self);
         if self.recorder().signals != arrival.signals {
@@ -269,6 +346,27 @@ impl Executor {
         }
     }
 
+    /// The instruction that the current thread stands on has touched memory that was another process's.
+    pub(crate) fn record_touch(&mut self) {
+        self.arrive();
+        let ticks = self.recorder().take_arrived();
+        debug_assert_eq!(ticks, 0, "told with what was acquired");
+    }
+
+    /// Gives away shared memory that other processes have asked for; the current thread stands at an event or at
+    /// the end of a budget.
+    pub(crate) fn share(&mut self) {
+        if !govern::wanted() || !self.recording() || !self.current_is_runnable() {
+            return;
+        }
+        govern::serve();
+        if govern::pending() {
+            let place = self.interrupted();
+            self.check(place);
+            self.recorder().shared_effects();
+        }
+    }
+
     /// A handler was entered; `before` were the registers.
     pub(crate) fn record_signal(
         &mut self,
@@ -279,6 +377,20 @@ impl Executor {
     ) {
         let signo = info.signo();
         self.recorder().signals += 1;
+        let mut place = place;
+        if govern::pending() {
+            // Its frame is in shared memory, which came first.
+            let (at, registers) = (std::mem::take(&mut place), checksum(before));
+            self.recorder().event(&match cause {
+                Cause::Fault => Event::Shared { ticks: at.ticks },
+                Cause::Outside => Event::Check {
+                    place: at,
+                    registers,
+                    memory: None,
+                },
+            });
+            self.recorder().shared_effects();
+        }
         self.recorder().event(&Event::Signal {
             place,
             cause,
@@ -328,7 +440,7 @@ impl Executor {
     /// Memory that the engine changed by itself, not for a call: before the guest goes on, it becomes
     /// the effect of an event of its own.
     pub(crate) fn record_loose_effects(&mut self) {
-        if self.recording() && access::any_notes() {
+        if self.recording() && (access::any_notes() || govern::pending()) {
             let place = self.interrupted();
             self.check(place);
             self.effects(None);
@@ -341,12 +453,17 @@ impl Executor {
         if let Some(recorder) = &mut self.recorder {
             recorder.base = now;
             recorder.at_budget = now;
+            recorder.passed.1 = 0;
         }
     }
 
     /// The waiting call of the current thread has ended; `before` were the registers.
     pub(crate) fn record_resumed(&mut self, result: Option<i64>, before: &Regs) {
         self.recorder().event(&Event::Resumed { result });
+        if let Some(value) = result {
+            let (nr, args) = call_of(before);
+            self.note_changed_file(table::lookup(nr), &args, value);
+        }
         let mut expected = *before;
         match result {
             Some(value) => expected.gpr[crate::context::RAX] = value as u64,
@@ -410,11 +527,11 @@ impl Executor {
 
     /// Before a fork: the stream of the child.
     pub(crate) fn record_before_fork(&mut self) -> Option<StreamId> {
-        match self.recorder.as_mut()?.reserve() {
-            Ok(stream) => Some(stream),
-            // Nothing is recorded any more.
-            Err(_) => None,
-        }
+        let recorder = self.recorder.as_mut()?;
+        // They belong to the parent's stream, and the child has a copy.
+        recorder.flush_values();
+        // An error means that nothing is recorded any more.
+        recorder.reserve().ok()
     }
 
     /// In the parent, after the fork.
@@ -439,14 +556,23 @@ impl Executor {
 
     /// In the child of a fork.
     pub(crate) fn record_as_child(&mut self, stream: Option<StreamId>) {
-        let Some(stream) = stream else {
-            self.recorder = None;
+        if self.recorder.is_none() {
             return;
-        };
-        let start = self.start_event();
-        if self.recorder().become_child(stream, start).is_err() {
-            self.recorder = None;
         }
+        let start = self.start_event();
+        let begun =
+            stream.is_some_and(|stream| self.recorder().become_child(stream, start).is_ok());
+        if !begun {
+            self.stop_recording();
+        }
+    }
+
+    /// This process goes on in the live world: nothing is written any more.
+    fn stop_recording(&mut self) {
+        self.recorder = None;
+        self.memory.forget_changes();
+        access::drop_notes();
+        time::live(self.gs);
     }
 
     /// Who this process is; origin and time are for the recorder to fill in.
@@ -498,6 +624,7 @@ impl Executor {
         });
         self.note_switched();
         self.effects(None);
+        govern::on_this_thread();
     }
 
     /// In the parent, when the child of its vfork has gone.
@@ -505,6 +632,7 @@ impl Executor {
         if self.recorder.is_none() {
             return;
         }
+        govern::on_this_thread();
         let parent = self.current().number;
         let recorder = self.recorder();
         recorder.arrived = 0;
@@ -560,6 +688,14 @@ impl Executor {
         let ticks = self.recorder().take_arrived();
         self.recorder().event(&Event::Exec { ticks });
     }
+}
+
+/// Number and arguments of a call, by the registers before it.
+fn call_of(regs: &Regs) -> (u64, Args) {
+    use crate::context::{R8, R9, R10, RAX, RDI, RDX, RSI};
+    let gpr = &regs.gpr;
+    let args = [gpr[RDI], gpr[RSI], gpr[RDX], gpr[R10], gpr[R8], gpr[R9]];
+    (gpr[RAX], args)
 }
 
 /// For finding out which page differs: the checksums of all of them.

@@ -5,10 +5,13 @@
 //! code runs up to the next event, what it does there is compared with what is written, and the
 //! event's effects are applied.
 
+pub mod arguments;
 pub mod files;
 pub mod jail;
 pub mod machine;
+mod report;
 pub mod run;
+mod screen;
 pub mod tree;
 
 pub use machine::{Divergence, Machine};

@@ -33,6 +33,7 @@ pub fn executor() -> Executor {
         assert_eq!(memory as u64, MEMORY);
     }
     let mut ex = Executor {
+        recorder: None,
         lockstep: None,
         gs,
         memory: Default::default(),

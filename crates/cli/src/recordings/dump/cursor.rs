@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use clew_engine::replay::arguments::Argument;
 use clew_recording::event::{Call, Effect, End, Event, Record, StreamId, ThreadId};
 use clew_recording::reader::{ReadError, Recording, StreamReader};
 use clew_recording::summary::place;
@@ -28,6 +29,8 @@ pub struct Entry {
     /// Of an [`Event::Resumed`]: the call that waited.
     pub resumes: Option<Call>,
     pub effects: Effects,
+    /// What its call passed to the kernel, as far as a replay told.
+    pub inputs: Vec<Argument>,
 }
 
 /// What an event changed.
@@ -107,6 +110,7 @@ impl Cursor {
             bytes,
             resumes: None,
             effects: Effects::default(),
+            inputs: Vec::new(),
         };
         match &entry.event {
             Event::Call(call) if call.end == End::Waits => {
@@ -181,6 +185,7 @@ fn detached(event: Event) -> (Event<'static>, Vec<u8>) {
         Event::Call(call) => (Event::Call(call), Vec::new()),
         Event::Resumed { result } => (Event::Resumed { result }, Vec::new()),
         Event::Instruction { ticks, what } => (Event::Instruction { ticks, what }, Vec::new()),
+        Event::Shared { ticks } => (Event::Shared { ticks }, Vec::new()),
         Event::Switched { place, to } => (Event::Switched { place, to }, Vec::new()),
         Event::NewThread { thread, tid } => (Event::NewThread { thread, tid }, Vec::new()),
         Event::EndedThread { thread } => (Event::EndedThread { thread }, Vec::new()),

@@ -71,6 +71,7 @@ pub fn text(entry: &Entry, full: bool) -> String {
                 .collect();
             format!("{name} -> {}", values.join(" "))
         }
+        Event::Shared { .. } => format!("shared memory from another process{}", bulk(entry)),
         Event::Signal {
             place,
             cause,
@@ -124,6 +125,7 @@ fn instruction(what: Instruction) -> &'static str {
         Instruction::TimeStamp => "rdtsc",
         Instruction::Random => "rdrand",
         Instruction::Other => "instruction",
+        Instruction::Quiet { .. } => "pause",
     }
 }
 
@@ -221,6 +223,7 @@ fn argument(call: &Call, n: usize, kind: Arg, entry: &Entry, most: usize) -> Str
         Arg::Fd | Arg::At => (value as i32).to_string(),
         Arg::Hex => format!("{value:#x}"),
         _ if value == 0 => "NULL".into(),
+        _ if entry.inputs.iter().any(|input| input.index as usize == n) => input(entry, n, most),
         _ => match known_data(name, n, value, entry) {
             Some(text) => text,
             None => match entry
@@ -234,6 +237,17 @@ fn argument(call: &Call, n: usize, kind: Arg, entry: &Entry, most: usize) -> Str
             },
         },
     }
+}
+
+/// What a pointer led to when the call was made.
+fn input(entry: &Entry, n: usize, most: usize) -> String {
+    let input = entry.inputs.iter().find(|input| input.index as usize == n);
+    let piece = input.map(|input| Piece {
+        addr: 0,
+        len: input.len,
+        bytes: input.bytes.clone(),
+    });
+    piece.map_or_else(String::new, |piece| data(&piece, most))
 }
 
 /// An int or a size: small negative numbers are what they are in C.
@@ -397,6 +411,16 @@ pub fn json(entry: &Entry, full: bool) -> String {
             put("name", names::call(call.nr).into());
             let args: Vec<String> = call.args.iter().map(|arg| format!("{arg:#x}")).collect();
             put("args", args.into());
+            if !entry.inputs.is_empty() {
+                let inputs = entry.inputs.iter().map(|input| {
+                    let text = String::from_utf8_lossy(&input.bytes).into_owned();
+                    (
+                        input.index.to_string(),
+                        json!({ "len": input.len, "text": text }),
+                    )
+                });
+                put("inputs", Value::Object(inputs.collect()));
+            }
             let end = match call.end {
                 End::Returned(value) => {
                     put_result(&mut put, value);
@@ -421,6 +445,7 @@ pub fn json(entry: &Entry, full: bool) -> String {
             }
         }
         Event::Instruction { what, .. } => put("name", instruction(*what).into()),
+        Event::Shared { .. } => {}
         Event::Signal { cause, signo, .. } | Event::Killed { cause, signo, .. } => {
             put("signal", names::signal(*signo).into());
             put("signo", (*signo).into());

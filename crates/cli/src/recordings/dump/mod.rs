@@ -11,7 +11,10 @@ use std::io::{BufWriter, Write};
 
 use super::arguments::Dump;
 use super::find;
-use crate::text;
+use crate::run::{self, Switches};
+use crate::{text, variables};
+use clew_engine::replay::arguments::Argument;
+use clew_engine::replay::tree::{self, Request};
 use clew_recording::event::{Event, StreamId};
 use clew_recording::reader::{ReadError, Recording};
 use cursor::{Cursor, Entry};
@@ -28,7 +31,12 @@ pub fn dump(line: &Dump, envp: &[&CStr]) -> i32 {
         Ok(streams) => streams,
         Err(message) => return text::failed(&message),
     };
+    let inputs = match line.quick {
+        true => Inputs::new(),
+        false => inputs(&recording, line, envp),
+    };
     let mut out = Out {
+        inputs,
         to: BufWriter::new(std::io::stdout()),
         line,
         many: streams.len() > 1,
@@ -109,7 +117,30 @@ fn mention_others(recording: &Recording, shown: &[StreamId]) {
     eprintln!("clew: not shown: processes {named}{more}; --pid P shows one, --all shows all");
 }
 
+/// What calls passed to the kernel, by stream and event.
+type Inputs = BTreeMap<(StreamId, u64), Vec<Argument>>;
+
+/// Asks a replay. One that fails tells nothing, or less: then addresses are shown.
+fn inputs(recording: &Recording, line: &Dump, envp: &[&CStr]) -> Inputs {
+    let variable = |name: &str| variables::get(envp, name);
+    let Ok(options) = run::options(&Switches::default(), &variable) else {
+        return Inputs::new();
+    };
+    let first = recording.streams().first().map(|info| info.start.pid);
+    let request = Request {
+        pid: if line.all { None } else { line.pid.or(first) },
+        to: None,
+        verify: false,
+        unlocked: false,
+        arguments: Some((line.from.unwrap_or(0), line.to.unwrap_or(u64::MAX))),
+        quiet: true,
+        options,
+    };
+    tree::replay(recording, &request).map_or_else(|_| Inputs::new(), |outcome| outcome.arguments)
+}
+
 struct Out<'a> {
+    inputs: Inputs,
     to: BufWriter<std::io::Stdout>,
     line: &'a Dump,
     /// Events of several streams: say which.
@@ -122,10 +153,13 @@ impl Out<'_> {
         self.line.to.is_some_and(|to| number > to)
     }
 
-    fn show(&mut self, entry: &Entry) -> Result<(), Stop> {
+    fn show(&mut self, mut entry: Entry) -> Result<(), Stop> {
         if self.line.from.is_some_and(|from| entry.number < from) {
             return Ok(());
         }
+        let key = (entry.stream, entry.number);
+        entry.inputs = self.inputs.remove(&key).unwrap_or_default();
+        let entry = &entry;
         if self.line.json {
             let json = format::json(entry, self.line.full);
             writeln!(self.to, "{json}")?;
@@ -159,7 +193,7 @@ fn one(recording: &Recording, stream: StreamId, out: &mut Out) -> Result<(), Sto
         if out.is_over(entry.number) {
             break;
         }
-        out.show(&entry)?;
+        out.show(entry)?;
     }
     Ok(())
 }
@@ -193,7 +227,7 @@ fn merged(recording: &Recording, streams: &[StreamId], out: &mut Out) -> Result<
                 open.insert(stream, (cursor, Some(entry)));
                 break;
             }
-            out.show(&entry)?;
+            out.show(entry)?;
         }
     }
     Ok(())

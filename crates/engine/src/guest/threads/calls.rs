@@ -9,6 +9,7 @@ use crate::host::proxy::{Command, During, Task};
 use crate::host::sigset::{SigSet, set_kernel_mask};
 use crate::kernel::scratch::Scratch;
 use crate::kernel::{Outcome, outputs, table};
+use crate::memory::govern;
 
 impl Executor {
     /// Makes a call that may wait. With one thread it is made in place and returns its result, or
@@ -30,8 +31,30 @@ impl Executor {
             self.park_on_proxy(nr, args, None, finish);
             return Outcome::Parked;
         }
+        let (mut args, mut finish, mut away) = (args, finish, true);
+        if govern::active() {
+            let ranges = Scratch::ranges(self, table::lookup(nr as u64), &args);
+            if ranges
+                .iter()
+                .any(|&(addr, len)| govern::governs(&(addr..addr + len)))
+            {
+                let before = args;
+                (args, finish) = self.with_scratch(nr, args, finish);
+                if args == before {
+                    // The kernel uses the pages themselves: they stay this process's.
+                    govern::acquire_all(&ranges);
+                    away = false;
+                }
+            }
+        }
+        if away {
+            govern::park();
+        }
         // SAFETY: the guest's own call, which the table has checked.
         let ended = unsafe { blocking::call(nr, args) };
+        if away {
+            govern::unpark();
+        }
         if ended.aborted != 0 {
             return Outcome::Restart;
         }

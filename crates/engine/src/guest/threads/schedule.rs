@@ -10,6 +10,7 @@ use crate::host::proxy::{Proxy, Reply};
 use crate::host::siginfo::Siginfo;
 use crate::host::sigset::SigSet;
 use crate::host::switch;
+use crate::memory::govern;
 use crate::sys::err;
 
 impl Executor {
@@ -34,7 +35,9 @@ impl Executor {
                 self.stop_clock();
                 if !self.next_thread() {
                     let timeout = self.until_next_timer();
+                    govern::park();
                     self.gs.hub.sleep(timeout);
+                    govern::unpark();
                     continue;
                 }
             }

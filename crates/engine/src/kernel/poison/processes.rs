@@ -207,7 +207,7 @@ fn processes() {
         }
         [set, a.at(64), a.words(512, &[0, 0]), 8, 0, 0]
     });
-    assert_eq!(got, libc::SIGUSR2.into());
+    assert_eq!(got, i64::from(libc::SIGUSR2));
     check(libc::SYS_rt_sigtimedwait, |a| {
         [
             a.words(0, &[1 << (libc::SIGUSR2 - 1)]),
