@@ -17,6 +17,7 @@ use crate::syscall;
 /// Below this much, a write to a pipe is all or nothing.
 const ATOMIC: u64 = libc::PIPE_BUF as u64;
 const AGAIN: i64 = err(libc::EAGAIN);
+const INTERRUPTED: i64 = err(libc::EINTR);
 
 pub fn make(ex: &mut Executor, call: &'static Call, args: &Args) -> Outcome {
     let can_wait = match call.wait {
@@ -31,7 +32,14 @@ pub fn make(ex: &mut Executor, call: &'static Call, args: &Args) -> Outcome {
         govern::acquire_all(&Scratch::ranges(ex, call, args));
     }
     if !can_wait {
-        return Outcome::Return(direct(ex, call, args));
+        let mut ret = direct(ex, call, args);
+        // With several guest threads, what interrupts the executor isn't meant for the guest. poll and
+        // select look for signals even if they don't wait.
+        let looks = !matches!(call.wait, Wait::Never);
+        while ret == INTERRUPTED && looks && ex.multi_threaded() {
+            ret = direct(ex, call, args);
+        }
+        return Outcome::Return(ret);
     }
     if !ex.multi_threaded() {
         return blocking(ex, call, args);
@@ -101,11 +109,13 @@ fn attempt(ex: &mut Executor, call: &'static Call, args: &Args) -> Option<i64> {
             let mut now = *args;
             now[i as usize] = 0;
             let ret = direct(ex, call, &now);
-            if ret == 0 {
-                // Nobody is ready: poll has written that down.
+            // Interrupted: as above.
+            let nobody = ret == 0 || ret == INTERRUPTED;
+            if nobody {
+                // poll has written that down.
                 outputs::each(call, &now, Some(0), &mut access::note_write);
             }
-            (ret != 0).then_some(ret)
+            (!nobody).then_some(ret)
         }
         Wait::Unless(i, bits) => {
             // waitid says 0 for "nobody yet" and for success alike.

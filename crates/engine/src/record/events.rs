@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use clew_recording::channel::Finished;
 use clew_recording::event::{
-    Call as Written, Cause, Effect, End, Event, Instruction, Origin, Output, Place, Start, StreamId,
+    Call as Written, Cause, Effect, End, Event, Origin, Output, Place, Start, StreamId,
 };
 
 use super::{Arrival, Recorder};
@@ -52,32 +52,6 @@ impl Executor {
         Place { ticks, steps }
     }
 
-    /// Something happens: if that is right behind a quiet instruction, then this is the place that can
-    /// be found again.
-    fn tell_quiet(&mut self) {
-        let now = self.ticks_now();
-        let recorder = self.recorder();
-        let Some(before) = recorder.quiet.take() else {
-            return;
-        };
-        let ticks = recorder.take_arrived() + now.saturating_sub(recorder.base);
-        recorder.base = now;
-        let (_, passed) = recorder.passed;
-        let what = Instruction::Quiet { passed };
-        recorder.event(&Event::Instruction { ticks, what });
-        self.effects(Some(&before));
-    }
-
-    /// The current thread runs: what it has passed is behind it.
-    #[inline]
-    pub(crate) fn nothing_happened(&mut self) {
-        if let Some(recorder) = &mut self.recorder
-            && recorder.quiet.take().is_some()
-        {
-            recorder.passed.1 += 1;
-        }
-    }
-
     /// The budget is used up: if something happens before the next event, it happens from here.
     pub(crate) fn note_budget(&mut self) {
         let now = self.ticks_now();
@@ -117,7 +91,7 @@ impl Executor {
     }
 
     /// The effects that belong to the event just written: mappings, memory, registers.
-    fn effects(&mut self, before: Option<&Regs>) {
+    pub(super) fn effects(&mut self, before: Option<&Regs>) {
         let changes = self.memory.take_changes();
         let regs = self.gs.regs;
         let recorder = self.recorder.as_mut().expect("only while recording");
@@ -145,7 +119,7 @@ impl Executor {
         }
     }
 
-    fn recorder(&mut self) -> &mut Recorder {
+    pub(super) fn recorder(&mut self) -> &mut Recorder {
         self.recorder.as_mut().expect("only while recording")
     }
 
@@ -321,14 +295,7 @@ impl Executor {
 
     /// Executes an instruction for the current thread, and writes down what it answered.
     pub(crate) fn recorded_instruction(&mut self) {
-        let before = self.gs.regs;
-        if kernel::emulate::quietly(self) {
-            let now = self.ticks_now();
-            let recorder = self.recorder();
-            recorder.quiet = Some(before);
-            if recorder.passed.0 != now {
-                recorder.passed = (now, 0);
-            }
+        if self.passed_quietly() {
             return;
         }
         let arrival = self.arrive();
