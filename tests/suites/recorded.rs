@@ -173,6 +173,7 @@ fn switch(line: &str) -> Option<String> {
         let (_, rest) = line.split_once(&format!("\"{name}\":"))?;
         rest.split([',', '}']).next()
     };
-    let place = [field("ticks"), field("steps"), field("to")];
+    // Other events between switches, which come by time, don't matter.
+    let place = [field("ticks_in_all"), field("steps"), field("to")];
     Some(place.map(|word| word.unwrap_or("0")).join(" "))
 }

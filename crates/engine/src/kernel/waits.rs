@@ -115,11 +115,12 @@ fn attempt(ex: &mut Executor, call: &'static Call, args: &Args) -> Option<i64> {
             let mut now = *args;
             now[i as usize] = 0;
             let ret = question(ex, call, &now);
-            if ret == 0 {
+            let nobody = ret == 0;
+            if nobody {
                 // Nobody is ready: poll has written that down.
                 outputs::each(call, &now, Some(0), &mut access::note_write);
             }
-            (ret != 0).then_some(ret)
+            (!nobody).then_some(ret)
         }
         Wait::Unless(i, bits) => {
             // waitid says 0 for "nobody yet" and for success alike.
