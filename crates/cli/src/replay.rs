@@ -1,12 +1,12 @@
 //! `clew replay`: repeats a recording and ends as the recorded program did.
 
+use std::collections::BTreeSet;
 use std::ffi::CStr;
 
 use crate::arguments::Replay;
 use crate::recordings;
 use crate::run::{self, Switches};
 use crate::{machine, outcome, text, variables};
-use clew_engine::program::Options;
 use clew_engine::replay::tree::{self, Request};
 use clew_recording::meta::Meta;
 use clew_recording::reader::Recording;
@@ -17,21 +17,6 @@ const CUT_OFF: i32 = 123;
 const DIVERGED: i32 = 124;
 /// It can't be replayed by this clew, or here.
 const CANT_REPLAY: i32 = 125;
-
-/// What the engine is asked for.
-#[allow(dead_code)] // Read by the engine's side.
-pub struct Replaying<'a> {
-    pub recording: &'a Recording,
-    /// Only this process; without, all of them, and the end is the first one's.
-    pub pid: Option<i32>,
-    /// Compare all checksums.
-    pub verify: bool,
-    /// Stop when this event, counted from 1, and its effects are done.
-    pub to: Option<u64>,
-    /// Don't show output.
-    pub quiet: bool,
-    pub options: Options,
-}
 
 /// How the replayed process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +29,15 @@ pub enum Ending {
     Stopped(u64),
 }
 
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    ending: Ending,
+    /// Checksums that agreed, in so many processes.
+    checks: u64,
+    processes: usize,
+}
+
 /// Why there is no such end.
 #[derive(Debug)]
 pub enum Failure {
@@ -54,24 +48,21 @@ pub enum Failure {
 }
 
 /// Replays.
-fn engine(asked: Replaying) -> Result<Ending, Failure> {
-    let streams = asked.recording.streams();
+fn engine(recording: &Recording, request: &Request) -> Result<Replayed, Failure> {
+    let streams = recording.streams();
     let first = streams.first().map_or(0, |info| info.start.pid);
-    let pid = asked.pid.unwrap_or(first);
-    let request = Request {
-        pid: asked.pid,
-        to: asked.to,
-        arguments: None,
-        quiet: asked.quiet,
-        options: asked.options,
-    };
-    let outcome = tree::replay(asked.recording, &request).map_err(Failure::Unable)?;
+    let pid = request.pid.unwrap_or(first);
+    let outcome = tree::replay(recording, request).map_err(Failure::Unable)?;
     if !outcome.divergences.is_empty() {
         return Err(Failure::Diverged(outcome.divergences));
     }
+    if !outcome.unable.is_empty() {
+        return Err(Failure::Unable(outcome.unable.join("; ")));
+    }
     if let Some(stream) = outcome.lost.first() {
         return Err(Failure::Unable(format!(
-            "the replay of stream {stream} died without a word; please report this"
+            "the replay of stream {stream} died without a word: the recording was tampered with, memory \
+             ran out, or it is a bug; in the last case please report it"
         )));
     }
     // The process's last program; or where it was asked to stop.
@@ -80,15 +71,24 @@ fn engine(asked: Replaying) -> Result<Ending, Failure> {
         .filter_map(|info| outcome.ends.get(&info.id))
         .collect();
     let stopped = ends.iter().find(|end| end.ending == tree::Ending::Stopped);
-    match stopped.or(ends.last()) {
-        None => Err(Failure::Unable("nothing was replayed".into())),
-        Some(end) => Ok(match end.ending {
+    let Some(end) = stopped.or(ends.last()) else {
+        return Err(Failure::Unable("nothing was replayed".into()));
+    };
+    let pids: BTreeSet<i32> = streams
+        .iter()
+        .filter(|info| outcome.ends.contains_key(&info.id))
+        .map(|info| info.start.pid)
+        .collect();
+    Ok(Replayed {
+        ending: match end.ending {
             tree::Ending::Exited(status) => Ending::Exited(status),
             tree::Ending::Killed(signo) => Ending::Killed(signo),
             tree::Ending::Stopped => Ending::Stopped(end.events),
             tree::Ending::Exec | tree::Ending::CutOff => Ending::CutOff(end.events),
-        }),
-    }
+        },
+        checks: outcome.ends.values().map(|end| end.checks).sum(),
+        processes: pids.len(),
+    })
 }
 
 pub fn replay(line: &Replay, envp: &[&CStr]) -> i32 {
@@ -132,15 +132,26 @@ pub fn replay(line: &Replay, envp: &[&CStr]) -> i32 {
             return 2;
         }
     };
-    let replaying = Replaying {
-        recording: &recording,
+    let request = Request {
         pid: line.pid,
-        verify: line.verify,
         to: line.to,
+        verify: line.verify,
+        unlocked: line.no_jail,
+        arguments: None,
         quiet: line.quiet,
         options,
     };
-    conclude(&engine(replaying), &name)
+    let replayed = engine(&recording, &request);
+    if let (Ok(replayed), true, false) = (&replayed, line.verify, line.quiet) {
+        let (checks, processes) = (replayed.checks, replayed.processes);
+        let s = |n: u64| if n == 1 { "" } else { "s" };
+        let es = if processes == 1 { "" } else { "es" };
+        eprintln!(
+            "clew: verified: {checks} check{}, {processes} process{es}",
+            s(checks)
+        );
+    }
+    conclude(&replayed.map(|replayed| replayed.ending), &name)
 }
 
 /// Says what there is to say; the exit status, or no return for a death.
@@ -152,7 +163,8 @@ fn conclude(ended: &Result<Ending, Failure>, name: &str) -> i32 {
         Ok(Ending::CutOff(event)) => {
             let name = text::plain(name);
             eprintln!(
-                "clew: {name} ends here, after event {event}; the recorder was killed or the disk was full"
+                "clew: {name} ends here, after event {event}; the program or its recorder was killed, or \
+                 the disk was full"
             );
             CUT_OFF
         }

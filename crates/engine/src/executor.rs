@@ -10,7 +10,7 @@ use crate::guest::threads::Threads;
 use crate::guest::trap_flag;
 use crate::kernel::{self, Kernel, Outcome};
 use crate::lockstep::{self, Lockstep};
-use crate::memory::Memory;
+use crate::memory::{Memory, govern};
 use crate::program::{Options, Program};
 use crate::record::Recorder;
 use crate::stats::Stats;
@@ -41,6 +41,10 @@ impl Executor {
             self.deliver_signals();
             // Ends the turn of a thread that waits or has used its budget; waits when none can run.
             self.schedule();
+            if govern::pending() {
+                self.record_loose_effects();
+            }
+            govern::runs_guest();
             let mut exit = self.enter();
             self.gs.hub.left_guest();
             self.threads.take_midway();
@@ -55,6 +59,7 @@ impl Executor {
 
     /// Runs translated code of the current thread until it leaves the cache.
     fn enter(&mut self) -> Exit {
+        self.nothing_happened();
         if self.gs.regs.rflags & trap_flag::TRAP_FLAG != 0 {
             return self.enter_trapping();
         }

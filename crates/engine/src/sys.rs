@@ -39,6 +39,11 @@ pub fn is_err(ret: Ret) -> bool {
     (-4095..0).contains(&ret)
 }
 
+/// What a failed call's answer means.
+pub fn error(ret: Ret) -> std::io::Error {
+    std::io::Error::from_raw_os_error(-ret as i32)
+}
+
 /// A negative errno as the kernel returns it.
 pub const fn err(errno: i32) -> Ret {
     -(errno as Ret)

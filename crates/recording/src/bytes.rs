@@ -54,6 +54,13 @@ impl<'a> Writer<'a> {
         self.at += bytes.len();
     }
 
+    /// Room for so many bytes, to be filled by the caller.
+    #[inline]
+    pub fn hole(&mut self, len: usize) -> &mut [u8] {
+        self.at += len;
+        &mut self.room[self.at - len..self.at]
+    }
+
     /// A length and that many bytes.
     pub fn string(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);

@@ -274,6 +274,29 @@ impl Channel {
         }
     }
 
+    /// Whether the calling process is the one that began the recording, and whose end people wait for.
+    pub fn is_first(&self) -> bool {
+        self.control.launcher.load(Relaxed) == pid()
+    }
+
+    /// Waits until all that anybody has committed before is in the file, or can't get there any more.
+    pub fn settle(&self) {
+        let control = self.control;
+        let from = control.rounds.load(SeqCst);
+        while self.status() == Status::Recording {
+            let now = control.rounds.load(SeqCst);
+            // The look under way may have passed somebody by; the next has seen everything.
+            if now.wrapping_sub(from) >= 2 {
+                break;
+            }
+            control.round_wanted.store(1, SeqCst);
+            if control.rounds.load(SeqCst) == now {
+                self.wake_writer();
+                futex::wait(&control.rounds, now, Some(LOOK));
+            }
+        }
+    }
+
     pub(crate) fn control(&self) -> &'static Control {
         self.control
     }
@@ -290,6 +313,11 @@ impl Channel {
     /// Where a slot's ring is in the file.
     pub(crate) fn ring_offset(&self, index: usize) -> usize {
         HEADERS + index * RING
+    }
+
+    /// Where the table of shared pages is in the file.
+    pub(crate) fn sharing_offset(&self) -> usize {
+        sharing_offset(self.control.slots as usize)
     }
 
     /// The slots in use.

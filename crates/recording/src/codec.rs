@@ -29,6 +29,7 @@ mod kind {
     pub const VALUES: u8 = 14;
     pub const TIME: u8 = 15;
     pub const NOTE: u8 = 16;
+    pub const SHARED: u8 = 17;
     pub const MEMORY: u8 = 0x40;
     pub const REGISTERS: u8 = 0x41;
     pub const EXTENDED: u8 = 0x42;
@@ -89,8 +90,21 @@ impl Encoder {
             }
             Event::Instruction { ticks, what } => {
                 out.number(*ticks);
-                out.byte(*what as u8);
+                match what {
+                    Instruction::Cpuid => out.byte(0),
+                    Instruction::TimeStamp => out.byte(1),
+                    Instruction::Random => out.byte(2),
+                    Instruction::Other => out.byte(3),
+                    Instruction::Quiet { passed } => {
+                        out.byte(4);
+                        out.number(*passed as u64);
+                    }
+                }
                 kind::INSTRUCTION
+            }
+            Event::Shared { ticks } => {
+                out.number(*ticks);
+                kind::SHARED
             }
             Event::Signal {
                 place,
@@ -169,6 +183,29 @@ impl Encoder {
                 kind::NOTE
             }
         })
+    }
+
+    /// The same for a [`Effect::Memory`] of `len` bytes that `read` puts there; `None` if it says that it can't.
+    #[inline]
+    pub fn memory(
+        &mut self,
+        addr: u64,
+        len: usize,
+        read: impl FnOnce(&mut [u8]) -> bool,
+        room: &mut [u8],
+    ) -> Option<usize> {
+        let mut done = false;
+        let memory = &mut self.memory;
+        let used = frame(room, len, |out| {
+            out.signed(addr.wrapping_sub(memory.addr) as i64);
+            done = read(out.hole(len));
+            kind::MEMORY
+        });
+        if !done {
+            return None;
+        }
+        memory.addr = addr;
+        Some(used)
     }
 
     /// The same for an effect. A piece of memory is at most [`LONGEST_PIECE`] long.
@@ -357,8 +394,14 @@ impl Decoder {
                     1 => Instruction::TimeStamp,
                     2 => Instruction::Random,
                     3 => Instruction::Other,
+                    4 => Instruction::Quiet {
+                        passed: input.small()?,
+                    },
                     _ => return Err(Malformed),
                 },
+            },
+            kind::SHARED => Event::Shared {
+                ticks: input.number()?,
             },
             kind::SIGNAL => Event::Signal {
                 place: take_place(input)?,

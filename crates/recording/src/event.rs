@@ -77,13 +77,18 @@ pub enum Cause {
 
 /// Instructions whose answer isn't in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub enum Instruction {
-    Cpuid = 0,
-    TimeStamp = 1,
-    Random = 2,
+    Cpuid,
+    TimeStamp,
+    Random,
     /// Anything else that the engine executes itself.
-    Other = 3,
+    Other,
+    /// One that needs no answer (`pause`, `xgetbv`, segment bases) and is told only because the next
+    /// event happened right behind it. `passed`: so many of them were passed since the last event or
+    /// tick, whichever was later.
+    Quiet {
+        passed: u32,
+    },
 }
 
 /// How a stream begins.
@@ -123,6 +128,11 @@ pub enum Event<'a> {
     Instruction {
         ticks: u64,
         what: Instruction,
+    },
+    /// The current thread has touched memory that it shares with other processes, by the instruction or
+    /// call that it stands on: its effects are what others did to that memory. It isn't executed yet.
+    Shared {
+        ticks: u64,
     },
     /// A handler begins; the effects are its frame and registers. `info` is the siginfo.
     Signal {

@@ -5,6 +5,7 @@
 //! - [`bytes`]: numbers to bytes and back
 //! - [`maps`]: changes of mappings
 //! - [`channel`]: from recorded processes to the writer, through shared memory
+//! - [`sharing`]: who may touch a page that recorded processes share
 //! - [`writer`]: the process that writes the log
 //! - [`log`]: the log's format
 //! - [`reader`]: from the log back to events
@@ -25,6 +26,7 @@ pub mod pack;
 mod producer;
 pub mod reader;
 mod shared;
+pub mod sharing;
 pub mod summary;
 #[cfg(test)]
 mod testing;

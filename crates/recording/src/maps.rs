@@ -177,6 +177,10 @@ pub enum Change {
         object: Object,
         size: u64,
     },
+    /// Shared memory that belongs to another process from here on: touching it is an event.
+    Close(Pages),
+    /// It belongs to this process.
+    Open(Pages),
 }
 
 mod kind {
@@ -190,6 +194,8 @@ mod kind {
     pub const STACK: u8 = 8;
     pub const RESIZE: u8 = 9;
     pub const ON_FORK: u8 = 10;
+    pub const CLOSE: u8 = 11;
+    pub const OPEN: u8 = 12;
 }
 
 impl Change {
@@ -264,6 +270,14 @@ impl Change {
                 out.byte(kind::RESIZE);
                 put_object(object, out);
                 out.number(*size);
+            }
+            Change::Close(pages) => {
+                out.byte(kind::CLOSE);
+                put_pages(pages, out);
+            }
+            Change::Open(pages) => {
+                out.byte(kind::OPEN);
+                put_pages(pages, out);
             }
         }
     }
@@ -340,6 +354,8 @@ fn take(input: &mut Reader) -> Result<Change, Malformed> {
         },
         kind::BREAK => Change::Break(input.number()?),
         kind::STACK => Change::Stack(take_aligned(input)?),
+        kind::CLOSE => Change::Close(take_pages(input)?),
+        kind::OPEN => Change::Open(take_pages(input)?),
         kind::RESIZE => Change::Resize {
             object: take_object(input)?,
             size: take_size(input)?,

@@ -13,7 +13,7 @@ use crate::futex::RobustList;
 pub const MOST_SLOTS: usize = 4096;
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"clewchan");
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 pub const PAGE: usize = 4096;
 
 /// What the writer wants from processes that commit ([`Control::attention`]).
@@ -57,6 +57,12 @@ pub struct Control {
     pub freed: AtomicU32,
     /// Somebody waits for a slot.
     pub slot_wanted: AtomicU32,
+    /// The process that began the recording; it keeps its pid through execs.
+    pub launcher: AtomicI32,
+    /// Counts the writer's looks at all slots; who waits for one waits here.
+    pub rounds: AtomicU32,
+    /// Somebody does.
+    pub round_wanted: AtomicU32,
     /// Which slots are in use.
     pub taken: [AtomicU64; MOST_SLOTS / 64],
 }
@@ -108,8 +114,13 @@ pub struct ReaderPart {
 pub const HEADERS: usize = size_of::<Control>() + MOST_SLOTS * size_of::<Slot>();
 const _: () = assert!(HEADERS.is_multiple_of(PAGE) && RING.is_multiple_of(PAGE) && LOT < RING / 2);
 
-pub fn length(slots: usize) -> usize {
+/// Behind the rings: [`crate::sharing`].
+pub fn sharing_offset(slots: usize) -> usize {
     HEADERS + slots * RING
+}
+
+pub fn length(slots: usize) -> usize {
+    sharing_offset(slots) + crate::sharing::SIZE
 }
 
 pub fn map_control(fd: RawFd) -> io::Result<*mut Control> {
@@ -145,7 +156,7 @@ pub fn map_ring(fd: RawFd, offset: usize) -> io::Result<*mut u8> {
 }
 
 /// Maps a piece of the memory, at `at` if that isn't null (the caller's own reservation).
-fn map(at: *mut u8, len: usize, fd: RawFd, offset: usize) -> io::Result<*mut u8> {
+pub fn map(at: *mut u8, len: usize, fd: RawFd, offset: usize) -> io::Result<*mut u8> {
     let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED };
     // SAFETY: replaces nothing but the caller's reservation.
     let place = unsafe {

@@ -201,6 +201,7 @@ pub fn kind(event: &Event) -> &'static str {
         Event::Call(_) => "call",
         Event::Resumed { .. } => "resumed",
         Event::Instruction { .. } => "instruction",
+        Event::Shared { .. } => "shared",
         Event::Signal { .. } => "signal",
         Event::Switched { .. } => "switched",
         Event::NewThread { .. } => "new_thread",
@@ -221,6 +222,7 @@ pub fn place(event: &Event) -> Place {
     match *event {
         Event::Call(Call { ticks, .. })
         | Event::Instruction { ticks, .. }
+        | Event::Shared { ticks }
         | Event::Forked { ticks, .. }
         | Event::Exec { ticks }
         | Event::Exited { ticks, .. } => Place { ticks, steps: 0 },

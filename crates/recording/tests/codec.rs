@@ -104,12 +104,14 @@ fn event() -> impl Strategy<Value = Event<'static>> {
         Just(Instruction::TimeStamp),
         Just(Instruction::Random),
         Just(Instruction::Other),
+        any::<u32>().prop_map(|passed| Instruction::Quiet { passed }),
     ];
     prop_oneof![
         start().prop_map(Event::Started),
         call().prop_map(Event::Call),
         prop::option::of(any::<i64>()).prop_map(|result| Event::Resumed { result }),
         (number(), instruction).prop_map(|(ticks, what)| Event::Instruction { ticks, what }),
+        number().prop_map(|ticks| Event::Shared { ticks }),
         (place(), any::<u32>()).prop_map(|(place, to)| Event::Switched { place, to }),
         any::<(u32, i32)>().prop_map(|(thread, tid)| Event::NewThread { thread, tid }),
         any::<u32>().prop_map(|thread| Event::EndedThread { thread }),

@@ -157,17 +157,23 @@ pub struct Replay {
     #[arg(long, value_name = "P", value_parser = clap::value_parser!(i32).range(1..))]
     pub pid: Option<i32>,
 
-    /// Compare all checksums of registers and memory on the way
+    /// Compare memory too wherever the recording has a checksum of it, not only at the end, and say
+    /// how much was compared
     #[arg(long)]
     pub verify: bool,
 
-    /// Stop after this event (`clew dump` numbers them)
+    /// Stop after this event and what it changed (`clew dump` numbers them)
     #[arg(long, value_name = "EVENT")]
     pub to: Option<u64>,
 
     /// Don't print what the program printed
     #[arg(short, long)]
     pub quiet: bool,
+
+    /// Replay without locking the processes in, on a kernel without seccomp; only for recordings that
+    /// you trust like the program itself
+    #[arg(long)]
+    pub no_jail: bool,
 }
 
 #[derive(Debug, Args)]

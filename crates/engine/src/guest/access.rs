@@ -7,6 +7,7 @@
 use crate::executor::Executor;
 use crate::host::copy;
 use crate::layout;
+use crate::memory::govern;
 
 /// The guest's memory isn't accessible there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +43,7 @@ pub fn read<T: Plain>(addr: u64) -> Result<T, Fault> {
     check(addr, len)?;
     // SAFETY: `value` has room; every bit pattern is a `T`, and all bytes were copied.
     unsafe {
-        if copy::copy(value.as_mut_ptr().cast(), addr as *const u8, len) {
+        if copy_guest(value.as_mut_ptr().cast(), addr as *const u8, len, addr) {
             Ok(value.assume_init())
         } else {
             Err(Fault)
@@ -55,10 +56,11 @@ pub fn write<T: Plain>(addr: u64, value: &T) -> Result<(), Fault> {
     note_write(addr, size_of::<T>() as u64);
     // SAFETY: reads `value`; the guest's memory is the guest's to have written.
     let done = unsafe {
-        copy::copy(
+        copy_guest(
             addr as *mut u8,
             std::ptr::from_ref(value).cast(),
             size_of::<T>(),
+            addr,
         )
     };
     if done { Ok(()) } else { Err(Fault) }
@@ -70,7 +72,7 @@ pub fn read_bytes(addr: u64, into: &mut [u8]) -> Result<(), Fault> {
     }
     check(addr, into.len())?;
     // SAFETY: `into` has room.
-    let done = unsafe { copy::copy(into.as_mut_ptr(), addr as *const u8, into.len()) };
+    let done = unsafe { copy_guest(into.as_mut_ptr(), addr as *const u8, into.len(), addr) };
     if done { Ok(()) } else { Err(Fault) }
 }
 
@@ -81,8 +83,20 @@ pub fn write_bytes(addr: u64, from: &[u8]) -> Result<(), Fault> {
     check(addr, from.len())?;
     note_write(addr, from.len() as u64);
     // SAFETY: as in `write`.
-    let done = unsafe { copy::copy(addr as *mut u8, from.as_ptr(), from.len()) };
+    let done = unsafe { copy_guest(addr as *mut u8, from.as_ptr(), from.len(), addr) };
     if done { Ok(()) } else { Err(Fault) }
+}
+
+/// Copies from or to guest memory at `guest`; what is another process's at the moment is acquired first.
+///
+/// # Safety
+/// As for [`copy::copy`].
+unsafe fn copy_guest(to: *mut u8, from: *const u8, len: usize, guest: u64) -> bool {
+    // SAFETY: the caller vouches for both sides.
+    unsafe {
+        copy::copy(to, from, len)
+            || (govern::touch(guest, len as u64) && copy_guest(to, from, len, guest))
+    }
 }
 
 /// A string up to (without) its NUL, at most `max` bytes of it.
@@ -129,6 +143,13 @@ pub fn keep_notes() {
     notes().on = true;
 }
 
+/// From now on no more.
+pub fn drop_notes() {
+    let notes = notes();
+    notes.on = false;
+    notes.ranges = Vec::new();
+}
+
 /// Notes that the guest's memory there was written, or may have been.
 #[inline]
 pub fn note_write(addr: u64, len: u64) {
@@ -154,9 +175,10 @@ pub fn any_notes() -> bool {
     !notes().ranges.is_empty()
 }
 
-/// What was noted since the last time.
-pub fn take_notes() -> Vec<(u64, u64)> {
-    std::mem::take(&mut notes().ranges)
+/// Exchanges what was noted since the last time for an empty list, whose memory is used for the next.
+pub fn swap_notes(with: &mut Vec<(u64, u64)>) {
+    debug_assert!(with.is_empty());
+    std::mem::swap(&mut notes().ranges, with);
 }
 
 fn check(addr: u64, len: usize) -> Result<(), Fault> {

@@ -35,6 +35,15 @@ pub fn is_kick(info: &Siginfo) -> bool {
     info.signo() == KICK && info.code() == KICK_CODE && info.value() == KICK_VALUE
 }
 
+/// Kicks the executor of a process.
+pub fn kick_other(pid: i32, tid: i32) {
+    let info = Siginfo::queued(KICK, KICK_CODE, KICK_VALUE);
+    // SAFETY: sends a signal that the executor's handler knows; touches no memory.
+    unsafe {
+        crate::syscall!(libc::SYS_rt_tgsigqueueinfo, pid, tid, KICK, info.0.as_ptr());
+    }
+}
+
 impl Hub {
     /// For proxies and their handlers: `block` has news.
     pub fn report(&self, block: &ProxyBlock) {
@@ -63,15 +72,10 @@ impl Hub {
     }
 
     fn kick(&self) {
-        let info = Siginfo::queued(KICK, KICK_CODE, KICK_VALUE);
-        let (pid, tid) = (
+        kick_other(
             self.pid.load(Ordering::Relaxed),
             self.executor_tid.load(Ordering::Relaxed),
         );
-        // SAFETY: sends a signal that the executor's handler knows; touches no memory.
-        unsafe {
-            crate::syscall!(libc::SYS_rt_tgsigqueueinfo, pid, tid, KICK, info.0.as_ptr());
-        }
     }
 
     pub fn any(&self) -> bool {

@@ -4,6 +4,7 @@
 
 pub mod altstack;
 pub mod blocking;
+mod bytes;
 pub mod copy;
 pub mod crash;
 pub mod handlers;

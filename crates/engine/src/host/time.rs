@@ -75,12 +75,12 @@ macro_rules! recording {
                 "mov [{base} + {used}], rcx",
                 "cmp rcx, {half}",
                 "jb 2f",
-                // Have them written down: one more tick, and the guest is out.
-                "mov rcx, [{base} + {ticks}]",
+                // Have them written down: one more tick, and the guest is out. A handler may kick at the
+                // same time: what is taken away is exchanged and added in one instruction each.
+                "mov ecx, 1",
+                "xchg [{base} + {ticks}], rcx",
                 "dec rcx",
-                "jle 2f",
                 "add [{base} + {kicked}], rcx",
-                "mov qword ptr [{base} + {ticks}], 1",
                 "2:",
                 "ret",
                 base = const GS_BLOCK,
@@ -149,6 +149,11 @@ pub fn record(gs: &mut GsBlock) {
         recorded_time as *const () as u64,
         0,
     ];
+}
+
+/// From now on answers aren't kept any more.
+pub fn live(gs: &mut GsBlock) {
+    gs.vdso = gs.host_vdso;
 }
 
 /// From now on answers come from the buffer.

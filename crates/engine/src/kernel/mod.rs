@@ -40,6 +40,7 @@ pub use limits::file_size_limit;
 use crate::context::{R8, R9, R10, RAX, RDI, RDX, RSI};
 use crate::executor::Executor;
 use crate::loader::Entry;
+use crate::memory::govern;
 use crate::sys::err;
 use table::{Answer, Args, Call, Maker, Wait};
 
@@ -119,6 +120,9 @@ pub fn pass(ex: &mut Executor, call: &'static Call, args: &Args) -> Outcome {
 }
 
 fn made(ex: &mut Executor, call: &'static Call, args: &Args) -> Outcome {
+    if govern::active() && matches!(call.wait, Wait::Never) {
+        govern::acquire_all(&scratch::Scratch::ranges(ex, call, args));
+    }
     match call.maker {
         Maker::Any => {}
         Maker::Proxy if !ex.multi_threaded() => {}

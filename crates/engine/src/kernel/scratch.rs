@@ -89,6 +89,25 @@ impl Scratch {
         plan.build()
     }
 
+    /// All guest memory that the kernel reads or writes for the call, as far as it can be told.
+    pub fn ranges(ex: &Executor, call: &'static Call, args: &Args) -> Vec<(u64, u64)> {
+        let mut plan = Plan {
+            memory: &ex.memory,
+            call,
+            args: *args,
+            size: 0,
+            parts: Vec::new(),
+            pointers: Vec::new(),
+            strings: Vec::new(),
+        };
+        // What couldn't be copied is left to the kernel.
+        let _ = plan.arguments();
+        plan.parts
+            .iter()
+            .map(|part| (part.guest, part.len))
+            .collect()
+    }
+
     /// The arguments for the kernel.
     pub fn args(&self) -> Args {
         self.args

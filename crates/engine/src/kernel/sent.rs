@@ -4,20 +4,31 @@ use super::outputs;
 use super::table::{Args, Call};
 use crate::guest::access;
 
+/// Whether the call is one that writes from memory to the descriptor in argument 0.
+pub fn writes(call: &Call, args: &Args) -> bool {
+    match call.nr as i64 {
+        libc::SYS_write | libc::SYS_pwrite64 | libc::SYS_sendto => true,
+        libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 => true,
+        libc::SYS_sendmsg | libc::SYS_sendmmsg => true,
+        libc::SYS_vmsplice => outputs::is_write_end(args[0] as i32),
+        _ => false,
+    }
+}
+
 /// The memory whose bytes went to the descriptor in argument 0, in order, of a call that has
 /// returned `ret`; `None` if the call isn't one that writes from memory. Look right after the
 /// call was made: the guest may change its buffers as soon as it runs.
 pub fn written_bytes(call: &Call, args: &Args, ret: i64) -> Option<Vec<(u64, u64)>> {
+    if !writes(call, args) {
+        return None;
+    }
     let done = ret.max(0) as u64;
     let mut out = Vec::new();
     match call.nr as i64 {
         libc::SYS_write | libc::SYS_pwrite64 | libc::SYS_sendto => {
             push(&mut out, args[1], args[2].min(done));
         }
-        libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 => {
-            vectors(&mut out, args[1], args[2], done);
-        }
-        libc::SYS_vmsplice if outputs::is_write_end(args[0] as i32) => {
+        libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 | libc::SYS_vmsplice => {
             vectors(&mut out, args[1], args[2], done);
         }
         libc::SYS_sendmsg => message(&mut out, args[1], done),
@@ -28,7 +39,7 @@ pub fn written_bytes(call: &Call, args: &Args, ret: i64) -> Option<Vec<(u64, u64
                 message(&mut out, one, sent.into());
             }
         }
-        _ => return None,
+        _ => {}
     }
     Some(out)
 }

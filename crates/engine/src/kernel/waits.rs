@@ -5,10 +5,12 @@
 //! that really has to wait goes to the thread's proxy. Asking `poll` first and calling then would
 //! be a race against proxies that wait on the same descriptor.
 
+use super::scratch::Scratch;
 use super::table::{Args, Call, Wait};
 use super::{Outcome, direct, outputs};
 use crate::executor::Executor;
 use crate::guest::access;
+use crate::memory::govern;
 use crate::sys::err;
 use crate::syscall;
 
@@ -25,8 +27,14 @@ pub fn make(ex: &mut Executor, call: &'static Call, args: &Args) -> Outcome {
         Wait::Recv(i) | Wait::Send(i) => args[i as usize] as i32 & libc::MSG_DONTWAIT == 0,
         _ => true,
     };
+    if govern::active() && (!can_wait || ex.multi_threaded()) {
+        govern::acquire_all(&Scratch::ranges(ex, call, args));
+    }
     if !can_wait {
-        return Outcome::Return(direct(ex, call, args));
+        return Outcome::Return(match call.wait {
+            Wait::Timeout(_) => question(ex, call, args),
+            _ => direct(ex, call, args),
+        });
     }
     if !ex.multi_threaded() {
         return blocking(ex, call, args);
@@ -43,6 +51,17 @@ fn blocking(ex: &mut Executor, call: &Call, args: &Args) -> Outcome {
         return ex.call_blocking(call.nr as i64, *args);
     }
     outcome
+}
+
+/// A call with a timeout of 0. The kernel says EINTR where nothing is ready and a signal has just come,
+/// which may be the engine's own; one for the guest is delivered after the call either way.
+fn question(ex: &mut Executor, call: &Call, args: &Args) -> i64 {
+    loop {
+        let ret = direct(ex, call, args);
+        if ret != err(libc::EINTR) {
+            return ret;
+        }
+    }
 }
 
 /// The call's result if it can be had without waiting.
@@ -95,7 +114,7 @@ fn attempt(ex: &mut Executor, call: &'static Call, args: &Args) -> Option<i64> {
         Wait::Timeout(i) => {
             let mut now = *args;
             now[i as usize] = 0;
-            let ret = direct(ex, call, &now);
+            let ret = question(ex, call, &now);
             if ret == 0 {
                 // Nobody is ready: poll has written that down.
                 outputs::each(call, &now, Some(0), &mut access::note_write);

@@ -15,7 +15,7 @@ use super::Memory;
 use super::host::{self, MAP_FIXED_NOREPLACE, real_prot};
 use super::mapping::{Backing, Mapping, PAGE};
 use super::originals::Copies;
-use super::{file, objects};
+use super::{file, govern, objects};
 use crate::guest::access;
 use crate::layout;
 
@@ -108,6 +108,24 @@ impl Memory {
                 Ok(())
             }
             &Change::Stack(floor) => self.apply_stack(floor),
+            Change::Close(pages) | Change::Open(pages) => {
+                let range = guest(pages)?;
+                if self.map.covered_to(range.clone()) < range.end {
+                    return Err(ApplyError::NotMapped(range));
+                }
+                let closed = matches!(change, Change::Close(_));
+                let parts: Vec<Mapping> = self
+                    .map
+                    .overlapping(range.clone())
+                    .map(|m| m.slice(range.start, range.end))
+                    .collect();
+                for m in parts {
+                    let prot = if closed { 0 } else { real_prot(m.prot) };
+                    refused("mprotect", host::mprotect(m.start..m.end, prot))?;
+                }
+                govern::replay_closed(range, closed);
+                Ok(())
+            }
             Change::Resize { object, size } => {
                 refused("ftruncate", self.objects.resize(*object, *size).map(|()| 0))?;
                 Ok(())
@@ -308,7 +326,7 @@ impl Memory {
         let parts: Vec<Mapping> = self.map.overlapping(range.clone()).copied().collect();
         for m in parts {
             let part = m.start.max(addr)..m.end.min(end);
-            let closed = !m.can(libc::PROT_WRITE);
+            let closed = !m.can(libc::PROT_WRITE) || govern::is_closed(&part);
             let pages = part.start & !(PAGE - 1)..(part.end + PAGE - 1) & !(PAGE - 1);
             if closed {
                 let open = libc::PROT_READ | libc::PROT_WRITE;
@@ -320,7 +338,8 @@ impl Memory {
             let from = &bytes[(part.start - addr) as usize..(part.end - addr) as usize];
             let written = access::write_bytes(part.start, from);
             if closed {
-                refused("mprotect", host::mprotect(pages, real_prot(m.prot)))?;
+                refused("mprotect", host::mprotect(pages.clone(), real_prot(m.prot)))?;
+                govern::close_again(pages);
             }
             if written.is_err() {
                 return Err(ApplyError::NotMapped(part));

@@ -9,10 +9,10 @@ use std::ops::Range;
 use clew_recording::maps::{self, Change, Object, Pages, Source};
 use rustc_hash::FxHashMap;
 
-use super::Memory;
 use super::file::FileIdentity;
 use super::host;
 use super::mapping::{Backing, Mapping, page_down, page_up};
+use super::{Memory, govern};
 use crate::guest::access::{self, Fault};
 use crate::record::files::Files;
 
@@ -56,6 +56,10 @@ pub(super) struct Log {
 
 impl Log {
     pub(super) fn new_object(&mut self) -> Object {
+        // Processes that share it must call it the same.
+        if let Some(number) = govern::new_object() {
+            return Object::Anon(number);
+        }
         self.next_object += 1;
         Object::Anon(self.next_object)
     }
@@ -73,6 +77,11 @@ impl Memory {
             sizes: FxHashMap::default(),
             said: Vec::new(),
         }));
+    }
+
+    /// From now on no more.
+    pub fn forget_changes(&mut self) {
+        self.log = None;
     }
 
     pub fn records_changes(&self) -> bool {
@@ -144,6 +153,11 @@ impl Memory {
         read
     }
 
+    /// Says once what can't be recorded faithfully.
+    pub fn note(&mut self, text: String, warn: bool) {
+        self.log_note(text, warn);
+    }
+
     /// Says `text` once.
     pub(super) fn log_note(&mut self, text: String, warn: bool) {
         if let Some(log) = &mut self.log
@@ -157,11 +171,21 @@ impl Memory {
 
     /// A mapping that was just made.
     pub(super) fn logged_map(&mut self, mapping: &Mapping, source: Source, path: Vec<u8>) {
+        let shared = match source {
+            Source::Object { object, offset, .. } => Some((object, offset)),
+            _ => None,
+        };
         self.logged(|| Change::Map {
             mapping: mapping.into(),
             source,
             path,
         });
+        let range = mapping.start..mapping.end;
+        if let Some((object, offset)) = shared
+            && govern::add(range.clone(), object, offset, mapping.prot)
+        {
+            self.logged(|| Change::Close(pages(&range)));
+        }
     }
 }
 

@@ -13,6 +13,7 @@
 //! - [`query`]: find, fetch
 //! - [`render`]: the text of `/proc/self/maps`
 //! - [`log`], `source`, `originals`: for a recording: changes, and copies of mapped files
+//! - [`govern`], `ranges`: memory that recorded processes share
 //! - [`checksum`]: one number for what the guest has written
 //! - [`apply`], [`objects`]: for a replay: recorded changes made again
 //! - [`host`]: the real calls
@@ -23,6 +24,7 @@ pub mod apply;
 pub mod checksum;
 pub mod code;
 pub mod file;
+pub mod govern;
 pub mod heap;
 pub mod host;
 pub mod image;
@@ -34,6 +36,7 @@ pub mod objects;
 pub mod ops;
 mod originals;
 pub mod query;
+mod ranges;
 pub mod render;
 #[cfg(test)]
 mod replay_tests;
@@ -53,6 +56,7 @@ pub use file::FileIdentity;
 pub use image::BuildId;
 pub use log::{Changes, Note};
 pub use mapping::{Backing, Mapping, OnFork, PAGE};
+pub use objects::Copies;
 pub use query::{Code, Fetch, ImageAt};
 
 /// The guest's address space. One for each process; after a fork both have their own.

@@ -6,7 +6,7 @@ use super::alloc::{ATTEMPTS, Want};
 use super::host::{self, MAP_FIXED_NOREPLACE};
 use super::mapping::{Backing, Mapping, PAGE, page_up};
 use super::ops::engine_part;
-use super::{Answer, MapError, Memory};
+use super::{Answer, MapError, Memory, govern};
 use crate::layout;
 
 const MAYMOVE: i32 = libc::MREMAP_MAYMOVE;
@@ -62,6 +62,12 @@ impl Memory {
             return Err(libc::EFAULT.into());
         }
         if (old_len == 0 || new_len > old_len) && !self.may_grow(&whole) {
+            return Err(libc::ENOMEM.into());
+        }
+        if govern::governs(&(old..old_end.max(old + 1))) {
+            let text =
+                "memory that is shared with another recorded process can't be moved or resized";
+            self.log_note(format!("{text}: mremap fails"), true);
             return Err(libc::ENOMEM.into());
         }
         // Our write protection cuts the real mapping to pieces, which can't be moved as one.

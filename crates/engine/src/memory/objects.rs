@@ -12,10 +12,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use clew_recording::maps::Object;
 use rustc_hash::FxHashMap;
 
-use super::Memory;
 use super::apply::ApplyError;
 use super::host::{self, real_prot};
 use super::mapping::PAGE;
+use super::{Memory, govern};
 use crate::sys;
 use crate::syscall;
 
@@ -146,17 +146,27 @@ impl Objects {
     }
 }
 
+/// Shared memory for a replaying process that is about to be forked.
+#[derive(Default)]
+pub struct Copies(Vec<(Object, OwnedFd)>);
+
 impl Memory {
-    /// In a fork of a replaying process: gives it shared memory of its own, with the same contents.
-    pub fn unshare(&mut self) -> Result<(), ApplyError> {
-        let failed = |errno| ApplyError::Refused {
-            what: "shared memory",
-            errno,
-        };
-        for (object, file) in &mut self.objects.files {
+    /// Before a fork of a replaying process: copies of its shared memory for the child. They must be made
+    /// here, since afterwards the parent goes on changing it.
+    pub fn copy_shared(&self) -> Result<Copies, ApplyError> {
+        let mut copies = Copies::default();
+        for (object, file) in &self.objects.files {
             let own = memory_file().map_err(failed)?;
             copy(file.as_raw_fd(), own.as_raw_fd()).map_err(failed)?;
-            for view in self.objects.views.values().filter(|v| v.object == *object) {
+            copies.0.push((*object, own));
+        }
+        Ok(copies)
+    }
+
+    /// In a fork of a replaying process: its shared memory is its own from now on.
+    pub fn unshare(&mut self, copies: Copies) -> Result<(), ApplyError> {
+        for (object, own) in copies.0 {
+            for view in self.objects.views.values().filter(|v| v.object == object) {
                 for m in self.map.overlapping(view.start..view.end) {
                     let part = view.slice(m.start.max(view.start), m.end.min(view.end));
                     let mut prot = real_prot(m.prot);
@@ -169,9 +179,17 @@ impl Memory {
                     host::mmap(part.start, len, prot, flags, fd, part.offset).map_err(failed)?;
                 }
             }
-            *file = own;
+            self.objects.files.insert(object, own);
         }
+        govern::close_again(0..u64::MAX);
         Ok(())
+    }
+}
+
+fn failed(errno: i32) -> ApplyError {
+    ApplyError::Refused {
+        what: "shared memory",
+        errno,
     }
 }
 

@@ -14,7 +14,7 @@ use super::host::{self, MAP_FIXED_NOREPLACE, real_prot};
 use super::log::pages;
 use super::mapping::{Backing, Mapping, OnFork, PAGE, page_down, page_up};
 use super::source::Prepared;
-use super::{Answer, MapError, Memory};
+use super::{Answer, MapError, Memory, govern};
 use crate::layout;
 
 const MAP_TYPE: i32 = 0xf;
@@ -264,6 +264,7 @@ impl Memory {
         }
         self.code.drop_pages(range.clone());
         self.objects.cut(range.clone());
+        govern::cut(&range);
         self.images.retain(|i| {
             Some(i.range.start) == keep || i.range.start < range.start || i.range.end > range.end
         });
@@ -338,7 +339,11 @@ impl Memory {
             // first write, most pages of a JIT's region never see one.
             let real = real_prot(prot) & if holds_code { !libc::PROT_WRITE } else { !0 };
             if !done || holds_code {
-                host::mprotect(run, real)?;
+                for (part, closed) in govern::runs(run) {
+                    if !closed {
+                        host::mprotect(part, real)?;
+                    }
+                }
             }
         }
         let gone = prot & libc::PROT_EXEC == 0;
@@ -350,6 +355,7 @@ impl Memory {
             self.code.drop_pages(range.clone());
         }
         self.map.update(range.clone(), |m| m.set_prot(prot));
+        govern::protected(&range, prot);
         self.logged(|| Change::Protect {
             pages: pages(&range),
             prot: prot as u8,

@@ -347,7 +347,8 @@ fn two_views_of_shared_memory_stay_one_memory() {
         (Ok(99), Err(libc::EFAULT))
     );
     // On its own after a fork, with the same contents.
-    m.unshare().unwrap();
+    let copies = m.copy_shared().unwrap();
+    m.unshare(copies).unwrap();
     assert_eq!((byte(b + 7), byte(b + 64)), (Ok(99), Ok(2)));
     assert!(store(a + 8, 98));
     assert_eq!(byte(b + 8), Ok(98));

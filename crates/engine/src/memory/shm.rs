@@ -5,7 +5,7 @@ use clew_recording::maps::{Object, Source};
 use super::alloc::Want;
 use super::host;
 use super::mapping::{Backing, Mapping, PAGE, page_down, page_up};
-use super::{Answer, MapError, Memory};
+use super::{Answer, MapError, Memory, govern};
 use crate::layout;
 use crate::sys;
 use crate::syscall;
@@ -88,7 +88,11 @@ impl Memory {
             size: mapping.len(),
             copy: None,
         };
+        let governed = govern::is_used_by_others(&object);
         self.logged_map(mapping, source, Vec::new());
+        if governed {
+            return;
+        }
         let mut page = [0; PAGE as usize];
         for at in (mapping.start..mapping.end).step_by(PAGE as usize) {
             let read = host::read_memory(at, &mut page);

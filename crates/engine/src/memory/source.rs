@@ -6,26 +6,18 @@
 //!   [`super::objects`]), which begins with the contents that the file has now. The guest's own
 //!   stores repeat themselves; what its system calls write to the file is written down for the
 //!   mapped part ([`Memory::shared_ranges_of`]);
-//! - what others do to shared memory isn't seen. [`Memory::shared_with_others`] is the one place
-//!   that says when that can be; it only leads to a note so far.
-//!
-//! Support for memory that recorded processes share would hook in here: pages of such mappings are
-//! owned by one process at a time. [`Memory::shared_with_others`] tells which mappings those are;
-//! they are mapped without access at first (`real_prot` in `host` is the place); the fault handler
-//! asks for the page's ownership, kept in memory that the tree of processes shares, and the
-//! recorder writes down the page's contents as an effect of the faulting position wherever they
-//! changed while another process owned it. A replay applies those effects like any others and
-//! needs no ownership.
+//! - what other recorded processes do to shared memory is written down where this one touches it
+//!   ([`super::govern`]). What programs outside the recording do isn't seen.
 
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use clew_recording::maps::{Change, Object, Source};
 
-use super::Memory;
 use super::file::{self, FileStat};
 use super::mapping::{Backing, Mapping};
 use super::originals::Copies;
+use super::{Memory, govern};
 use crate::record::files::{Image, Part};
 use crate::syscall;
 
@@ -151,11 +143,23 @@ impl Memory {
             }
         } else {
             let mapped = offset.min(size)..offset.saturating_add(len).min(size);
-            let mut contents = file::guest_extents(fd, mapped);
+            // Looking for holes takes another descriptor, and closing that would drop the process's record
+            // locks: programs that share memory in files have such.
+            let mut contents = if mapped.end - mapped.start <= SMALL {
+                vec![mapped]
+            } else {
+                file::guest_extents(fd, mapped)
+            };
             let part = Part {
                 image: Image::No,
                 ..part
             };
+            let (dev, ino) = (stat.identity.dev, stat.identity.ino);
+            // Of governed memory each page's contents are written down when it is first touched.
+            let governed = govern::is_used_by_others(&Object::File { dev, ino });
+            if governed {
+                contents.clear();
+            }
             let total: u64 = contents.iter().map(|e| e.end - e.start).sum();
             let mut copy = None;
             if total > SMALL
@@ -164,7 +168,6 @@ impl Memory {
                 copy = Some(copied.name);
                 contents.clear();
             }
-            let (dev, ino) = (stat.identity.dev, stat.identity.ino);
             log.sizes.insert((dev, ino), size);
             self.originals.remember(stat.identity, &path, Copies::No);
             let note = format!(
@@ -303,38 +306,17 @@ impl Memory {
         ranges
     }
 
-    /// Shared memory that another process will be able to change once this one forks: the one
-    /// place that says so.
-    pub fn shared_with_others(&self) -> impl Iterator<Item = &Mapping> {
-        self.map.iter().filter(|m| {
-            let copied = match m.backing {
-                Backing::File { file, .. } => self.originals.is_copied(&file),
-                _ => false,
-            };
-            m.shared && !copied
-        })
-    }
-
-    /// To be called before a fork (not a vfork): notes what parent and child will share.
+    /// To be called before a fork (not a vfork): what parent and child will share is governed.
     pub fn before_fork(&mut self) {
         if self.log.is_none() {
             return;
         }
-        let shared: Vec<Mapping> = self.shared_with_others().copied().collect();
-        for m in shared {
-            let what = match m.backing {
-                Backing::Shm => "a System V segment".to_owned(),
-                Backing::File { file, .. } => match self.originals.path(&file) {
-                    Some(path) => String::from_utf8_lossy(path).into_owned(),
-                    None => "a file".to_owned(),
-                },
-                _ => "anonymous memory".to_owned(),
-            };
+        for range in govern::before_fork() {
             self.log_note(
                 format!(
-                    "{what} at {:#x} is shared with a forked process: what one writes there isn't \
-                     recorded for the other",
-                    m.start
+                    "executable memory at {:#x} is shared with a forked process: what one writes there \
+                     isn't recorded for the other",
+                    range.start
                 ),
                 true,
             );

@@ -6,6 +6,7 @@ use clew_recording::event::{
     Call, Effect, Event, LONGEST_PIECE, Origin, REGISTERS, Start, StreamId, ThreadId,
 };
 use clew_recording::maps::Change;
+use clew_recording::sharing::Sharing;
 
 use super::output::Standard;
 use crate::context::{GsBlock, Regs};
@@ -13,9 +14,15 @@ use crate::guest::access;
 use crate::host::time::HALF;
 use crate::kernel::stop;
 use crate::layout;
+use crate::memory::Memory;
+use crate::memory::govern::{self, Record};
 
 /// Cycles between two time stamps in the log: about a millisecond.
 const STAMP: u64 = 2_000_000;
+/// Cycles between two checks of registers: less than 100 ms.
+const CHECK: u64 = 150_000_000;
+/// Memory is looked at so seldom that it takes one part in this many of the time.
+const SELDOM: u64 = 200;
 
 pub struct Recorder {
     channel: Channel,
@@ -27,6 +34,11 @@ pub struct Recorder {
     pub(super) arrived: u64,
     /// The same at the last time that its budget was used up.
     pub(super) at_budget: u64,
+    /// The current thread's registers before an instruction that needn't be told, unless something
+    /// happens right behind it.
+    pub(super) quiet: Option<Regs>,
+    /// The thread's ticks at the last of those, and how many it has passed there.
+    pub(super) passed: (u64, u32),
     /// Number of handlers entered so far.
     pub(super) signals: u64,
     next_thread: ThreadId,
@@ -40,7 +52,13 @@ pub struct Recorder {
     /// Threads that the call under way has made.
     pub(super) new_threads: Vec<usize>,
     last_stamp: u64,
+    last_check: u64,
+    /// Cycles that the last checksum of memory took; 0 before the first.
+    memory_cost: u64,
+    last_memory: u64,
     room: Vec<u8>,
+    /// Empty between events: memory for the ranges that one has touched.
+    pub(super) touched: Vec<(u64, u64)>,
     told_lost: bool,
     /// The stream of the program that an exec under way would start.
     pub(super) after_exec: Option<StreamId>,
@@ -68,6 +86,7 @@ impl Recorder {
         } else {
             channel.producer_of(stream)?
         };
+        govern::begin(Sharing::join(&channel, producer.stream())?);
         Ok(Recorder {
             channel,
             producer,
@@ -76,6 +95,8 @@ impl Recorder {
             arrived: 0,
             call: None,
             at_budget: 0,
+            quiet: None,
+            passed: (0, 0),
             signals: 0,
             next_thread: 1,
             standard,
@@ -83,7 +104,11 @@ impl Recorder {
             vforks: Vec::new(),
             new_threads: Vec::new(),
             last_stamp: now(),
+            last_check: now(),
+            memory_cost: 0,
+            last_memory: now(),
             room: Vec::new(),
+            touched: Vec::new(),
             told_lost: false,
             after_exec: None,
         })
@@ -97,8 +122,29 @@ impl Recorder {
         &self.channel
     }
 
+    /// How far the thread has come for the event that is about to be written. If shared memory was
+    /// acquired on the way, that is an event of its own before it.
     pub(super) fn take_arrived(&mut self) -> u64 {
-        std::mem::take(&mut self.arrived)
+        let ticks = std::mem::take(&mut self.arrived);
+        if !govern::pending() {
+            return ticks;
+        }
+        self.event(&Event::Shared { ticks });
+        self.shared_effects();
+        0
+    }
+
+    /// What became of shared memory, as effects of the last event.
+    pub(super) fn shared_effects(&mut self) {
+        for record in govern::take_records() {
+            match record {
+                Record::Change(change) => self.change(&change),
+                Record::Contents(addr, bytes) => self.effect(&Effect::Memory {
+                    addr,
+                    bytes: &bytes,
+                }),
+            }
+        }
     }
 
     pub(super) fn thread_number(&mut self) -> ThreadId {
@@ -114,6 +160,7 @@ impl Recorder {
     /// Has the executor moved to another kernel thread? The kernel tells the writer of its death.
     pub fn on_this_thread(&mut self) {
         self.producer.move_to_this_thread();
+        govern::on_this_thread();
     }
 
     /// In the forked child: goes on in its own stream.
@@ -128,6 +175,7 @@ impl Recorder {
         start.origin = Origin::Fork { parent };
         start.time = self.channel.elapsed();
         self.event(&Event::Started(start));
+        govern::become_child(stream);
         Ok(())
     }
 
@@ -148,7 +196,7 @@ impl Recorder {
     }
 
     /// Writes down the answers that translated code took by itself since the last event.
-    fn flush_values(&mut self) {
+    pub(super) fn flush_values(&mut self) {
         // SAFETY: the block is mapped as long as the process lives; the guest isn't running, and
         // its fields for values belong to the recorder.
         let values = unsafe { &mut (*(layout::GS_BLOCK as *mut GsBlock)).values };
@@ -162,6 +210,37 @@ impl Recorder {
         let len = super::values::encode(taken, &mut room);
         self.put(&Event::Values(&room[..len]));
         self.room = room;
+    }
+
+    /// Whether it is time for a place at which a replay compares registers.
+    #[inline]
+    pub(super) fn check_due(&self) -> bool {
+        now().wrapping_sub(self.last_check) > CHECK
+    }
+
+    /// The same after an event, which has just looked at the time.
+    #[inline]
+    pub(super) fn check_due_after_event(&self) -> bool {
+        self.last_stamp.wrapping_sub(self.last_check) > CHECK
+    }
+
+    /// A check is about to be written: the checksum of the guest's memory, if it is affordable now.
+    pub(super) fn checksum_for_check(&mut self, memory: &Memory) -> Option<u64> {
+        let begin = now();
+        self.last_check = begin;
+        self.last_stamp = self.last_stamp.max(begin);
+        let cost = match self.memory_cost {
+            // A byte per cycle is slow.
+            0 => memory.iter().map(|m| m.end - m.start).sum(),
+            cost => cost,
+        };
+        if begin.wrapping_sub(self.last_memory) / SELDOM < cost {
+            return None;
+        }
+        let sum = memory.checksum();
+        self.last_memory = now();
+        self.memory_cost = self.last_memory.wrapping_sub(begin).max(1);
+        Some(sum)
     }
 
     /// Whether so many answers wait that they should be written down.
@@ -218,23 +297,26 @@ impl Recorder {
     pub fn memory(&mut self, addr: u64, len: u64) {
         let mut at = addr;
         let end = addr.saturating_add(len);
-        let mut piece = [0u8; LONGEST_PIECE];
         while at < end {
-            let take = (end - at).min(LONGEST_PIECE as u64);
-            let bytes = &mut piece[..take as usize];
-            if access::read_bytes(at, bytes).is_ok() {
-                self.effect(&Effect::Memory { addr: at, bytes });
-                at += take;
-                continue;
-            }
-            // Page by page: what can be read is written down.
-            let take = take.min(4096 - at % 4096);
-            let bytes = &mut piece[..take as usize];
-            if access::read_bytes(at, bytes).is_ok() {
-                self.effect(&Effect::Memory { addr: at, bytes });
+            let mut take = (end - at).min(LONGEST_PIECE as u64);
+            if !self.piece(at, take) {
+                // Page by page: what can be read is written down.
+                take = take.min(4096 - at % 4096);
+                self.piece(at, take);
             }
             at += take;
         }
+    }
+
+    /// A piece of guest memory, straight into the ring; false if it can't be read.
+    fn piece(&mut self, addr: u64, len: u64) -> bool {
+        let room = self.producer.reserve();
+        let read = |bytes: &mut [u8]| access::read_bytes(addr, bytes).is_ok();
+        let Some(len) = self.encoder.memory(addr, len as usize, read, room) else {
+            return false;
+        };
+        self.producer.commit(len);
+        true
     }
 
     /// The registers that differ from `before`.
@@ -265,9 +347,12 @@ impl Recorder {
         Producer::end_other(&self.channel, stream);
     }
 
-    /// The stream ends here: everything must be out before the process is gone.
+    /// The stream ends here. What is in the ring is safe there; but when the first process is gone,
+    /// people expect a whole recording.
     pub fn finish(&mut self, how: Finished) {
-        self.producer.drain();
         self.producer.finish(how);
+        if self.channel.is_first() {
+            self.channel.settle();
+        }
     }
 }

@@ -1,48 +1,50 @@
 //! The lock around a replaying process: what it may ask of the kernel from here on.
 //!
-//! Replayed code has no system call of its own, all were translated away. Should that ever fail, or
-//! the engine be led astray by a recording from a stranger, the kernel refuses: no files, no network,
-//! no other process, nothing but memory, the recording's open files, and the report.
+//! A recording may come from a stranger, and its program runs in the same address space as the
+//! engine: nothing in this process is safe from it. So the kernel keeps it in. What is left: its
+//! own memory, reading files that are open (the recording's, and saved translations: none can be
+//! written), forks of itself if the recording has some, words on a pipe, and reports on a socket.
+//! No file can be opened, no signal sent, no other process looked at, no limit raised.
+//!
+//! Any other call kills the process, and the coordinator says so.
 
+use std::io;
 use std::os::fd::RawFd;
 
-use crate::kernel::stop;
-use crate::syscall;
+use crate::layout;
+use crate::{sys, syscall};
 
 const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
 const ALLOW: u32 = 0x7fff_0000;
 const KILL: u32 = 0x8000_0000;
 const REFUSE: u32 = 0x0005_0000 | libc::EACCES as u32;
 
-/// Memory, reading what is open, forks (snapshots, child processes), the end.
-const ALLOWED: &[i64] = &[
-    libc::SYS_mmap,
+/// Whatever the arguments are.
+const ANY: &[i64] = &[
     libc::SYS_munmap,
-    libc::SYS_mprotect,
     libc::SYS_mremap,
     libc::SYS_madvise,
     libc::SYS_brk,
-    libc::SYS_memfd_create,
-    libc::SYS_ftruncate,
-    libc::SYS_copy_file_range,
-    libc::SYS_pwrite64,
-    libc::SYS_pread64,
+    libc::SYS_mincore,
+    // Of what is open: files for reading, and memory of its own (see `memory::objects`).
     libc::SYS_read,
+    libc::SYS_pread64,
     libc::SYS_lseek,
     libc::SYS_fstat,
+    libc::SYS_fstatfs,
     libc::SYS_close,
-    libc::SYS_sendto,
-    libc::SYS_write,
-    libc::SYS_writev,
-    libc::SYS_fork,
-    libc::SYS_fcntl,
-    libc::SYS_mincore,
+    libc::SYS_memfd_create,
+    libc::SYS_ftruncate,
+    libc::SYS_pwrite64,
+    libc::SYS_copy_file_range,
+    libc::SYS_fallocate,
     libc::SYS_sysinfo,
     libc::SYS_clock_gettime,
     libc::SYS_rt_sigaction,
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
     libc::SYS_sigaltstack,
+    libc::SYS_wait4,
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_getpid,
@@ -51,64 +53,272 @@ const ALLOWED: &[i64] = &[
     libc::SYS_gettid,
     libc::SYS_futex,
     libc::SYS_getrandom,
-    libc::SYS_process_vm_readv,
 ];
 
 /// What the engine tries where it can, and does without: saved translations.
 const REFUSED: &[i64] = &[libc::SYS_open, libc::SYS_openat, libc::SYS_utimensat];
 
-fn statement(code: u16, k: u32) -> libc::sock_filter {
-    libc::sock_filter {
-        code,
-        jt: 0,
-        jf: 0,
-        k,
+const STDERR: u32 = 2;
+
+/// The filter, instruction by instruction.
+#[derive(Default)]
+struct Filter(Vec<libc::sock_filter>);
+
+impl Filter {
+    fn put(&mut self, code: u32, k: u32, jt: u8, jf: u8) {
+        let code = code as u16;
+        self.0.push(libc::sock_filter { code, jt, jf, k });
+    }
+
+    fn load(&mut self, offset: u32) {
+        self.put(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset, 0, 0);
+    }
+
+    /// The low half of an argument: all of it, where the kernel takes an int.
+    fn load_argument(&mut self, n: u32) {
+        self.load(16 + 8 * n);
+    }
+
+    fn load_high(&mut self, n: u32) {
+        self.load(16 + 8 * n + 4);
+    }
+
+    fn equal(&mut self, k: u32, jt: u8, jf: u8) {
+        self.put(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, k, jt, jf);
+    }
+
+    fn answer(&mut self, with: u32) {
+        self.put(libc::BPF_RET | libc::BPF_K, with, 0, 0);
+    }
+
+    /// The number, which is loaded, decides at once.
+    fn call(&mut self, nr: i64, answer: u32) {
+        self.equal(nr as u32, 0, 1);
+        self.answer(answer);
+    }
+
+    /// More is to be looked at: `rules` must answer on all ways.
+    fn call_with(&mut self, nr: i64, rules: impl FnOnce(&mut Filter)) {
+        let mut inner = Filter::default();
+        rules(&mut inner);
+        let len = u8::try_from(inner.0.len()).expect("a few instructions");
+        self.equal(nr as u32, 0, len);
+        self.0.append(&mut inner.0);
+    }
+
+    /// Allowed if argument `n`, an int, is one of these.
+    fn argument_in(&mut self, n: u32, values: &[u32]) {
+        self.load_argument(n);
+        for &value in values {
+            self.equal(value, 0, 1);
+            self.answer(ALLOW);
+        }
+        self.answer(KILL);
+    }
+
+    /// Executable memory is the code cache only.
+    fn protection(&mut self) {
+        const EXEC: u32 = libc::PROT_EXEC as u32;
+        self.load_argument(2);
+        self.put(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, EXEC, 1, 0);
+        self.answer(ALLOW);
+        self.load_high(0);
+        self.equal(0, 1, 0);
+        self.answer(KILL);
+        let (start, end) = (layout::CODE_CACHE.start, layout::CODE_CACHE.end);
+        let at_least = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
+        self.load_argument(0);
+        self.put(at_least, start as u32, 1, 0);
+        self.answer(KILL);
+        self.put(at_least, end as u32, 0, 1);
+        self.answer(KILL);
+        self.answer(ALLOW);
     }
 }
 
-fn jump(k: u32, jt: u8, jf: u8) -> libc::sock_filter {
-    libc::sock_filter {
-        code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
-        jt,
-        jf,
-        k,
-    }
-}
-
-/// From here on this process, and what it forks, can do no harm.
-pub fn lock(_report: RawFd) {
-    const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
-    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
-    let mut program = vec![
-        statement(LOAD, 4),
-        jump(AUDIT_ARCH_X86_64, 1, 0),
-        statement(RETURN, KILL),
-        statement(LOAD, 0),
-    ];
-    for &nr in ALLOWED {
-        program.push(jump(nr as u32, 0, 1));
-        program.push(statement(RETURN, ALLOW));
+fn filter(report: RawFd, forks: bool) -> Vec<libc::sock_filter> {
+    let mut filter = Filter::default();
+    filter.load(4);
+    filter.equal(AUDIT_ARCH_X86_64, 1, 0);
+    filter.answer(KILL);
+    filter.load(0);
+    for &nr in ANY {
+        filter.call(nr, ALLOW);
     }
     for &nr in REFUSED {
-        program.push(jump(nr as u32, 0, 1));
-        program.push(statement(RETURN, REFUSE));
+        filter.call(nr, REFUSE);
     }
-    program.push(statement(RETURN, KILL));
+    if forks {
+        filter.call(libc::SYS_fork, ALLOW);
+    }
+    for nr in [libc::SYS_mmap, libc::SYS_mprotect] {
+        filter.call_with(nr, Filter::protection);
+    }
+    for nr in [libc::SYS_write, libc::SYS_writev] {
+        filter.call_with(nr, |rules| rules.argument_in(0, &[STDERR]));
+    }
+    filter.call_with(libc::SYS_sendto, |rules| {
+        rules.argument_in(0, &[report as u32]);
+    });
+    // Not the commands that make descriptors send signals.
+    let commands = [
+        libc::F_DUPFD_CLOEXEC,
+        libc::F_GETFD,
+        libc::F_SETFD,
+        libc::F_GETFL,
+    ];
+    filter.call_with(libc::SYS_fcntl, |rules| {
+        rules.argument_in(1, &commands.map(|command| command as u32));
+    });
+    filter.answer(KILL);
+    filter.0
+}
+
+/// Takes from this process what it doesn't need: descriptors that came from outside, standard
+/// input and output, core dumps. What it says on stderr goes to `words`.
+pub fn undress(words: RawFd) -> io::Result<()> {
+    // What clew opened itself is closed on exec; what isn't was left open by whoever started it.
+    let open: Vec<RawFd> = std::fs::read_dir("/proc/self/fd")?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    // SAFETY: descriptors of this process; those closed are nobody's in it.
+    unsafe {
+        for fd in open.into_iter().filter(|&fd| fd > 2) {
+            if libc::fcntl(fd, libc::F_GETFD) == 0 {
+                libc::close(fd);
+            }
+        }
+        let nowhere = libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if nowhere < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        for (from, to) in [(nowhere, 0), (nowhere, 1), (words, 2)] {
+            if libc::dup2(from, to) < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        libc::close(nowhere);
+        libc::close(words);
+        let none = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
+        // It ends with the coordinator. Forks of it find out when they report.
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+    }
+    // If memory runs out, this process is the one to go. Not everywhere can that be chosen.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    Ok(())
+}
+
+/// From here on this process, and what it forks, can do no harm. `forks`: it may fork.
+pub fn lock(report: RawFd, forks: bool) -> io::Result<()> {
+    let mut program = filter(report, forks);
     let filter = libc::sock_fprog {
         len: program.len() as u16,
         filter: program.as_mut_ptr(),
     };
-    // SAFETY: the kernel reads the program, which lives until the call is over.
-    let done = unsafe {
-        syscall!(libc::SYS_prctl, libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
-            && syscall!(
+    // SAFETY: the kernel reads the program, which lives until the calls are over.
+    let answer = unsafe {
+        match syscall!(libc::SYS_prctl, libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) {
+            0 => syscall!(
                 libc::SYS_seccomp,
                 libc::SECCOMP_SET_MODE_FILTER,
                 0,
                 &raw const filter
-            ) == 0
+            ),
+            error => error,
+        }
     };
-    if !done {
-        stop::warn("the kernel offers no seccomp: replaying without that lock");
+    match answer {
+        0 => Ok(()),
+        error => Err(sys::error(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What becomes of a locked child that does this: its exit status, or None if it was killed.
+    fn locked(forks: bool, act: impl FnOnce(RawFd) -> i32) -> Option<i32> {
+        let (_mine, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
+        let report = std::os::fd::AsRawFd::as_raw_fd(&theirs);
+        // SAFETY: the child only makes system calls.
+        unsafe {
+            let pid = libc::fork();
+            if pid == 0 {
+                let status = match lock(report, forks) {
+                    Ok(()) => act(report),
+                    Err(_) => 99,
+                };
+                syscall!(libc::SYS_exit_group, status);
+            }
+            let mut status = 0;
+            libc::waitpid(pid, &mut status, 0);
+            libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status))
+        }
+    }
+
+    fn call(nr: i64, args: [i64; 6]) -> Option<i32> {
+        // SAFETY: what the tests below ask for touches no memory, or is refused.
+        locked(false, |_| unsafe {
+            let [a, b, c, d, e, f] = args;
+            (syscall!(nr, a, b, c, d, e, f) < 0) as i32
+        })
+    }
+
+    #[test]
+    fn memory_and_reports_are_allowed() {
+        let anon = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as i64;
+        assert_eq!(call(libc::SYS_mmap, [0, 4096, 3, anon, -1, 0]), Some(0));
+        let cache = layout::CODE_CACHE.start as i64;
+        let fixed = anon | libc::MAP_FIXED as i64;
+        assert_eq!(
+            call(libc::SYS_mmap, [cache, 4096, 7, fixed, -1, 0]),
+            Some(0)
+        );
+        // SAFETY: sends from a constant.
+        let sent = locked(false, |report| unsafe {
+            (syscall!(libc::SYS_sendto, report, c"x".as_ptr(), 1, 0, 0, 0) != 1) as i32
+        });
+        assert_eq!(sent, Some(0));
+    }
+
+    #[test]
+    fn nothing_else_is() {
+        let anon = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as i64;
+        assert_eq!(call(libc::SYS_mmap, [0, 4096, 7, anon, -1, 0]), None);
+        let beyond = layout::CODE_CACHE.end as i64;
+        assert_eq!(call(libc::SYS_mprotect, [beyond, 4096, 7, 0, 0, 0]), None);
+        let high = layout::CODE_CACHE.start as i64 + (1 << 32);
+        assert_eq!(call(libc::SYS_mprotect, [high, 4096, 7, 0, 0, 0]), None);
+        assert_eq!(call(libc::SYS_write, [1, 0, 0, 0, 0, 0]), None);
+        assert_eq!(call(libc::SYS_sendto, [0, 0, 0, 0, 0, 0]), None);
+        let own = libc::F_SETOWN as i64;
+        assert_eq!(call(libc::SYS_fcntl, [0, own, 1, 0, 0, 0]), None);
+        assert_eq!(call(libc::SYS_openat, [-100, 0, 0, 0, 0, 0]), Some(1));
+        for nr in [
+            libc::SYS_fork,
+            libc::SYS_clone,
+            libc::SYS_execve,
+            libc::SYS_socket,
+            libc::SYS_kill,
+            libc::SYS_tgkill,
+            libc::SYS_ptrace,
+            libc::SYS_process_vm_readv,
+            libc::SYS_process_vm_writev,
+            libc::SYS_unlink,
+            libc::SYS_sendmsg,
+            libc::SYS_ioctl,
+            libc::SYS_prlimit64,
+            libc::SYS_setpriority,
+            libc::SYS_dup2,
+        ] {
+            assert_eq!(call(nr, [0; 6]), None, "call {nr}");
+        }
+        // Another architecture's numbers: x32.
+        assert_eq!(call(libc::SYS_getpid | 0x4000_0000, [0; 6]), None);
     }
 }

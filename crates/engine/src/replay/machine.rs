@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use clew_recording::event::{Call, Cause, Effect, End, Event, Place, REGISTERS, Start, ThreadId};
+use clew_recording::event::{
+    Call, Cause, Effect, End, Event, Instruction, Place, REGISTERS, Start, ThreadId,
+};
 use clew_recording::maps::Change;
 
 use crate::cache::CodeCache;
@@ -12,12 +14,14 @@ use crate::context::{Exit, GsBlock, R8, R9, R10, RAX, RDI, RDX, RSI, Regs, Xsave
 use crate::guest::access;
 use crate::guest::trap_flag::{self, TRAP_FLAG};
 use crate::host::{switch, time};
-use crate::kernel::{outputs, sent, table};
-use crate::memory::Memory;
+use crate::kernel::{emulate, outputs, sent, table};
+use crate::memory::{Copies, Memory};
 use crate::record::events::{checksum, show_pages};
 use crate::record::values;
 use crate::stats::Stats;
 
+/// More single steps than any recorder makes.
+const MOST_STEPS: u32 = 1 << 12;
 /// More ticks than any stretch between two events.
 const PLENTY: i64 = i64::MAX / 4;
 
@@ -68,11 +72,19 @@ pub struct Machine {
     /// What `ticks_left` was set to, to tell what was used.
     budget: i64,
     open_file: OpenFile,
+    /// The next event is behind a quiet instruction: the one after so many at the same tick.
+    stop_at_quiet: Option<u32>,
     /// The event whose effects are being applied made a thread: they are for its registers.
     new_thread: Option<ThreadId>,
     pub start: Option<Start>,
     /// Show the checksum of every page where all memory is compared.
     pub show_pages: bool,
+    /// Compare memory at all checks, not only at the end.
+    pub verify: bool,
+    /// The guest has ended: what is compared now is its last state.
+    ended: bool,
+    /// How many checksums agreed.
+    pub checks: u64,
 }
 
 type Checked = Result<(), Divergence>;
@@ -95,9 +107,13 @@ impl Machine {
             standing: None,
             budget: 0,
             open_file,
+            stop_at_quiet: None,
             new_thread: None,
             start: None,
             show_pages: false,
+            verify: false,
+            ended: false,
+            checks: 0,
         }
     }
 
@@ -150,9 +166,24 @@ impl Machine {
                     }
                 }
                 Exit::Attention => self.gs.attention = 0,
+                Exit::Emulate if self.passes() => {}
                 _ => return exit,
             }
         }
+    }
+
+    /// The current thread stands before an instruction that the engine answers: if it is one without
+    /// an event, carries it out.
+    fn passes(&mut self) -> bool {
+        if let Some(before) = &mut self.stop_at_quiet
+            && self.gs.ticks_left == 1
+        {
+            match before.checked_sub(1) {
+                None => return false,
+                Some(left) => *before = left,
+            }
+        }
+        emulate::quiet(&mut self.gs.regs)
     }
 
     fn step(&mut self) -> Exit {
@@ -188,10 +219,15 @@ impl Machine {
 
     /// Brings the current thread to the next thing that it does by itself, `ticks` from here, which
     /// must be one of `kinds`.
-    fn arrive(&mut self, ticks: u64, kinds: &[Exit], what: &dyn Fn() -> String) -> Checked {
+    fn arrive(
+        &mut self,
+        ticks: u64,
+        kinds: &[Exit],
+        what: &dyn Fn() -> String,
+    ) -> Result<Exit, Divergence> {
         if let Some(standing) = self.standing.take() {
             if ticks == 0 && kinds.contains(&standing) {
-                return Ok(());
+                return Ok(standing);
             }
             return self.diverged(what(), format!("{standing:?}, where it stood already"));
         }
@@ -212,13 +248,16 @@ impl Machine {
                 format!("it after {found}"),
             );
         }
-        Ok(())
+        Ok(exit)
     }
 
     /// Brings the current thread to a place in the midst of its computing.
     fn go_to(&mut self, place: Place, what: &dyn Fn() -> String) -> Checked {
         if place.ticks == 0 && place.steps == 0 {
             return Ok(());
+        }
+        if place.steps > MOST_STEPS {
+            return self.diverged("a number of instructions", format!("{}", place.steps));
         }
         if let Some(standing) = self.standing.take() {
             return self.diverged(what(), format!("{standing:?}"));
@@ -303,6 +342,11 @@ impl Machine {
     pub fn event(&mut self, event: &Event) -> Checked {
         self.new_thread = None;
         match event {
+            Event::Exited { .. } | Event::Killed { .. } => self.ended = true,
+            Event::Check { .. } | Event::Time(_) | Event::Note(_) => {}
+            _ => self.ended = false,
+        }
+        match event {
             Event::Started(start) => {
                 self.start = Some(start.clone());
                 let only = Thread {
@@ -331,8 +375,22 @@ impl Machine {
                 }
             }
             Event::Instruction { ticks, what } => {
-                self.arrive(*ticks, &[Exit::Emulate], &|| format!("{what:?}"))?;
+                if let Instruction::Quiet { passed } = what {
+                    self.stop_at_quiet = Some(*passed);
+                }
+                let arrived = self.arrive(*ticks, &[Exit::Emulate], &|| format!("{what:?}"));
+                self.stop_at_quiet = None;
+                arrived?;
                 self.values_used_up()?;
+            }
+            Event::Shared { ticks } => {
+                let what = || "a touch of shared memory".into();
+                let kinds = [Exit::Fault, Exit::Emulate, Exit::Syscall];
+                let exit = self.arrive(*ticks, &kinds, &what)?;
+                self.values_used_up()?;
+                if exit != Exit::Fault {
+                    self.standing = Some(exit);
+                }
             }
             Event::Signal {
                 place,
@@ -392,7 +450,10 @@ impl Machine {
                         format!("{found:#x}"),
                     );
                 }
-                if let Some(memory) = memory {
+                self.checks += 1;
+                if let Some(memory) = memory
+                    && (self.verify || self.ended)
+                {
                     if self.show_pages {
                         show_pages(&self.memory);
                     }
@@ -403,6 +464,7 @@ impl Machine {
                             format!("{found:#x}"),
                         );
                     }
+                    self.checks += 1;
                 }
             }
             Event::Values(bytes) => {
@@ -432,11 +494,13 @@ impl Machine {
         let what = || format!("signal {signo}");
         match cause {
             Cause::Outside => self.go_to(place, &what)?,
-            Cause::Fault => self.arrive(
-                place.ticks,
-                &[Exit::Fault, Exit::Emulate, Exit::Syscall],
-                &what,
-            )?,
+            Cause::Fault => {
+                self.arrive(
+                    place.ticks,
+                    &[Exit::Fault, Exit::Emulate, Exit::Syscall],
+                    &what,
+                )?;
+            }
         }
         self.values_used_up()
     }
@@ -496,6 +560,10 @@ impl Machine {
                 }
             }
             Effect::Registers { mask, values } => {
+                let bases = (FS_BASE..REGISTERS).filter(|n| mask >> n & 1 != 0);
+                if let Some(base) = bases.map(|n| values[n]).find(|&base| !canonical(base)) {
+                    return self.diverged("a segment's base", format!("{base:#x}"));
+                }
                 let regs = match self.new_thread {
                     None => &mut self.gs.regs,
                     Some(number) => match self.threads.get_mut(&number) {
@@ -557,12 +625,20 @@ impl Machine {
         }
     }
 
+    /// Before a fork of this process: shared memory for the child.
+    pub fn before_fork(&self) -> Result<Copies, Divergence> {
+        match self.memory.copy_shared() {
+            Ok(copies) => Ok(copies),
+            Err(error) => self.diverged("a copy of shared memory", error.to_string()),
+        }
+    }
+
     /// In a forked replay of a child: only the current thread is there.
-    pub fn become_child(&mut self) -> Checked {
+    pub fn become_child(&mut self, shared: Copies) -> Checked {
         let current = self.current;
         self.threads.retain(|&number, _| number == current);
         self.standing = None;
-        match self.memory.unshare() {
+        match self.memory.unshare(shared) {
             Ok(()) => Ok(()),
             Err(error) => self.diverged("memory of its own", error.to_string()),
         }
@@ -573,6 +649,14 @@ impl Machine {
         self.set_budget(0);
         self.threads.values().map(|thread| thread.ticks).sum()
     }
+}
+
+/// The first of the two segment bases among the registers of an effect.
+const FS_BASE: usize = 18;
+
+/// Whether the CPU can have this in a register for addresses.
+fn canonical(addr: u64) -> bool {
+    (addr as i64) << 16 >> 16 == addr as i64
 }
 
 /// Exits that are no event: translated code went on elsewhere.

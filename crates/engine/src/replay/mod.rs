@@ -9,7 +9,9 @@ pub mod arguments;
 pub mod files;
 pub mod jail;
 pub mod machine;
+mod report;
 pub mod run;
+mod screen;
 pub mod tree;
 
 pub use machine::{Divergence, Machine};

@@ -1,24 +1,27 @@
 //! Replays one stream, and the streams forked from it, in this process and forks of it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::RawFd;
 
-use clew_recording::event::{Call, Event, Output, Record, Start, StreamId};
+use clew_recording::event::{Call, Event, Output, Record, StreamId};
 use clew_recording::reader::{Recording, StreamReader};
 
 use super::arguments;
 use super::machine::{Divergence, Machine};
-use super::tree::{Ending, Message, Wanted};
+use super::report::Message;
+use super::tree::{End, Ending, Wanted};
 use crate::cache::CodeCache;
 use crate::cache::atlas::Atlas;
 use crate::kernel::stop;
 use crate::memory::Memory;
 use crate::program::Options;
 use crate::start;
-use crate::syscall;
+use crate::{sys, syscall};
 
 /// How many events a divergence report shows.
 const LAST: usize = 8;
+/// So many forked replays of a process may be under way; then it waits for one to end.
+const MOST_CHILDREN: usize = 8;
 
 /// A replay under way.
 pub struct Replay<'a> {
@@ -28,17 +31,23 @@ pub struct Replay<'a> {
     wanted: &'a Wanted,
     report: RawFd,
     stream: StreamId,
-    /// The last events, for a report.
-    last: VecDeque<(u64, String)>,
     output: Vec<u8>,
     /// What waiting threads were about to write.
     waiting: Vec<(u32, Output, Vec<u8>)>,
     ending: Ending,
+    /// The event after whose effects to stop.
+    stop: Option<u64>,
+    /// Streams that were forked off already: none is a second time.
+    forked: BTreeSet<StreamId>,
+    /// Forked replays that may still run.
+    children: usize,
 }
 
 /// What is left of an event once it was replayed.
 enum After {
     Nothing,
+    Started,
+    Resumed(Option<i64>),
     Forked(StreamId),
     Output(Output, Call),
 }
@@ -61,6 +70,7 @@ impl<'a> Replay<'a> {
         let open = Box::new(move |name: &str| files.get(name));
         let mut machine = Machine::new(gs, memory, code, open);
         machine.show_pages = options.pages;
+        machine.verify = wanted.verify;
         start::install_handlers(machine.gs);
         let reader = recording.stream(stream).map_err(|e| e.to_string())?;
         Ok(Replay {
@@ -70,10 +80,12 @@ impl<'a> Replay<'a> {
             wanted,
             report,
             stream,
-            last: VecDeque::new(),
             output: Vec::new(),
             waiting: Vec::new(),
             ending: Ending::CutOff,
+            stop: wanted.stops_after(stream),
+            forked: BTreeSet::new(),
+            children: 0,
         })
     }
 
@@ -95,13 +107,15 @@ impl<'a> Replay<'a> {
     /// Replays one event or applies one effect; false at the end of the stream.
     fn next(&mut self) -> Result<bool, Divergence> {
         let at = self.reader.position();
-        if self.wanted.stops_before(self.stream, at) {
-            self.ending = Ending::Stopped;
-            return Ok(false);
-        }
+        let stop = self.stop == Some(at);
         let record = match self.reader.next() {
             Ok(Some(record)) => record,
-            Ok(None) => return Ok(false),
+            Ok(None) => {
+                if stop {
+                    self.ending = Ending::Stopped;
+                }
+                return Ok(false);
+            }
             Err(error) => {
                 return Err(Divergence {
                     expected: "a readable recording".into(),
@@ -112,73 +126,67 @@ impl<'a> Replay<'a> {
                 });
             }
         };
-        let event = match record {
+        // Looked at where it is: records are large, and there are many.
+        let event = match &record {
             Record::Effect(effect) => {
-                self.machine.effect(&effect)?;
+                self.machine.effect(effect)?;
                 return Ok(true);
+            }
+            Record::Event(_) if stop => {
+                self.ending = Ending::Stopped;
+                return Ok(false);
             }
             Record::Event(event) => event,
         };
-        if !matches!(event, Event::Time(_) | Event::Values(_)) {
-            if self.last.len() == LAST {
-                self.last.pop_front();
-            }
-            self.last.push_back((at, describe(&event)));
+        self.machine.event(event)?;
+        // What looked like the end (a failed exec, the death of a vfork's child) wasn't.
+        if !matches!(event, Event::Check { .. } | Event::Time(_) | Event::Note(_)) {
+            self.ending = Ending::CutOff;
         }
-        self.machine.event(&event)?;
-        if let Event::Call(call) = &event
+        if let Event::Call(call) = event
             && self.wanted.tells_arguments(self.stream, at + 1)
         {
             for argument in arguments::of(call) {
                 Message::Argument {
                     stream: self.stream,
                     event: at + 1,
-                    argument: &argument,
+                    argument,
                 }
                 .send(self.report);
             }
         }
         let after = match event {
-            Event::Forked { stream, .. } => After::Forked(stream),
+            Event::Forked { stream, .. } => After::Forked(*stream),
             Event::Call(call) => match call.output {
-                Some(output) => After::Output(output, call),
+                Some(output) => After::Output(output, *call),
                 None => After::Nothing,
             },
-            Event::Resumed { result } => {
-                self.resumed(result);
-                After::Nothing
-            }
+            Event::Resumed { result } => After::Resumed(*result),
             Event::Exited { status, .. } => {
-                self.ending = Ending::Exited(status);
+                self.ending = Ending::Exited(*status);
                 After::Nothing
             }
             Event::Killed { signo, .. } => {
-                self.ending = Ending::Killed(signo);
+                self.ending = Ending::Killed(*signo);
                 After::Nothing
             }
             Event::Exec { .. } => {
                 self.ending = Ending::Exec;
                 After::Nothing
             }
-            Event::Started(start) => {
-                self.started(&start);
-                After::Nothing
-            }
+            Event::Started(_) => After::Started,
             _ => After::Nothing,
         };
         match after {
             After::Nothing => {}
+            After::Started => self.send(&Message::Started {
+                stream: self.stream,
+            }),
+            After::Resumed(result) => self.resumed(result),
             After::Forked(stream) => self.forked(stream),
             After::Output(output, call) => self.written(output, &call),
         }
         Ok(true)
-    }
-
-    fn started(&mut self, start: &Start) {
-        self.send(&Message::Started {
-            stream: self.stream,
-            pid: start.pid,
-        });
     }
 
     /// The guest's output is shown when its call returned.
@@ -213,6 +221,7 @@ impl<'a> Replay<'a> {
     fn show(&self, output: Output, bytes: &[u8]) {
         for (n, piece) in bytes.chunks(32 << 10).enumerate() {
             self.send(&Message::Output {
+                stream: self.stream,
                 to: output.to,
                 order: output.order,
                 part: n as u32,
@@ -222,6 +231,7 @@ impl<'a> Replay<'a> {
         }
         if bytes.is_empty() {
             self.send(&Message::Output {
+                stream: self.stream,
                 to: output.to,
                 order: output.order,
                 part: 0,
@@ -233,38 +243,72 @@ impl<'a> Replay<'a> {
 
     /// At a fork: a process of its own goes on with the child, if anybody wants it.
     fn forked(&mut self, stream: StreamId) {
-        if !self.wanted.follows(stream) {
+        let child = self.wanted.follows(self.stream, stream);
+        if !child || !self.forked.insert(stream) {
             return;
         }
+        if self.children == MOST_CHILDREN {
+            self.wait_for_child();
+        }
+        let shared = match self.machine.before_fork() {
+            Ok(shared) => shared,
+            Err(divergence) => self.diverged(&divergence),
+        };
         // SAFETY: this process has one kernel thread; parent and child go separate ways with their
         // own copies of everything.
-        let pid = unsafe { syscall!(libc::SYS_fork) };
-        if pid != 0 {
-            if pid < 0 {
-                stop::warn("can't fork to replay a child process");
-            }
+        let mut pid = unsafe { syscall!(libc::SYS_fork) };
+        while pid == sys::err(libc::EAGAIN) && self.children > 0 {
+            self.wait_for_child();
+            // SAFETY: as above.
+            pid = unsafe { syscall!(libc::SYS_fork) };
+        }
+        if pid < 0 {
+            let error = sys::error(pid);
+            let text = format!("stream {stream} can't be replayed: fork: {error}");
+            return self.send(&Message::Unable {
+                stream,
+                text: &text,
+            });
+        }
+        if pid > 0 {
+            self.children += 1;
             return;
         }
         match self.recording.stream(stream) {
             Ok(reader) => self.reader = reader,
             Err(_) => self.over(),
         }
+        self.children = 0;
+        self.stop = self.wanted.stops_after(stream);
+        self.machine.checks = 0;
         self.stream = stream;
-        if let Err(divergence) = self.machine.become_child() {
+        if let Err(divergence) = self.machine.become_child(shared) {
             self.diverged(&divergence);
         }
         self.ending = Ending::CutOff;
-        self.last.clear();
         self.waiting.clear();
     }
 
+    fn wait_for_child(&mut self) {
+        let mut status = 0i32;
+        // SAFETY: waits for a child of this process.
+        unsafe { syscall!(libc::SYS_wait4, -1i64, &raw mut status, 0, 0) };
+        self.children -= 1;
+    }
+
     fn over(&mut self) -> ! {
-        let ticks: u64 = self.machine.total_ticks();
+        let end = End {
+            ending: self.ending,
+            // What was read to find the stop isn't replayed.
+            events: self
+                .stop
+                .map_or(self.number(), |stop| stop.min(self.number())),
+            ticks: self.machine.total_ticks(),
+            checks: self.machine.checks,
+        };
         self.send(&Message::Ended {
             stream: self.stream,
-            ending: self.ending,
-            events: self.number(),
-            ticks,
+            end,
         });
         stop::exit(0)
     }
@@ -276,7 +320,7 @@ impl<'a> Replay<'a> {
             self.stream,
             self.number().saturating_sub(1),
         );
-        for (number, event) in &self.last {
+        for (number, event) in self.last_events() {
             text.push_str(&format!("\n    {number:>8}  {event}"));
         }
         self.send(&Message::Diverged {
@@ -284,6 +328,34 @@ impl<'a> Replay<'a> {
             text: &text,
         });
         stop::exit(stop::STATUS)
+    }
+
+    /// The events before this place, read once more.
+    fn last_events(&self) -> VecDeque<(u64, String)> {
+        /// So far back there are enough, besides those that nobody wants to see.
+        const LOOK_BACK: u64 = 64;
+        let mut last = VecDeque::new();
+        let Ok(mut reader) = self.recording.stream(self.stream) else {
+            return last;
+        };
+        let end = self.number();
+        while reader.position() < end {
+            let at = reader.position();
+            let Ok(Some(record)) = reader.next() else {
+                break;
+            };
+            match record {
+                Record::Event(Event::Time(_) | Event::Values(_)) => {}
+                Record::Event(event) if at + LOOK_BACK >= end => {
+                    if last.len() == LAST {
+                        last.pop_front();
+                    }
+                    last.push_back((at, describe(&event)));
+                }
+                _ => {}
+            }
+        }
+        last
     }
 
     fn send(&self, message: &Message) {

@@ -4,19 +4,21 @@
 //! output, ends, divergences. Output of all of them is shown in the order in which it was made.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
-use std::os::fd::RawFd;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use clew_recording::bytes::{LONGEST, Malformed, Reader, Writer};
 use clew_recording::event::{Origin, StreamId};
 use clew_recording::reader::Recording;
 
 use super::arguments::Argument;
 use super::files::Files;
 use super::jail;
+use super::report::{MESSAGE, Message};
 use super::run::Replay;
+use super::screen::Screen;
 use crate::cache::store::Store;
 use crate::kernel::stop;
+use crate::memory::host;
 use crate::program::Options;
 use crate::syscall;
 
@@ -24,8 +26,13 @@ use crate::syscall;
 pub struct Request {
     /// Only this process.
     pub pid: Option<i32>,
-    /// Stop before this event of the process (of the first one, without a pid).
+    /// Stop when this event of the process's first program (of the first process, without a pid)
+    /// is done, with its effects.
     pub to: Option<u64>,
+    /// Compare memory wherever the recording has a checksum of it, not only at the end.
+    pub verify: bool,
+    /// Replay without the lock around the process, where the kernel hasn't got it.
+    pub unlocked: bool,
     /// Tell what the calls among these events (first, last) pass to the kernel.
     pub arguments: Option<(u64, u64)>,
     /// Don't show the guest's output.
@@ -54,24 +61,34 @@ pub struct Outcome {
     pub divergences: Vec<String>,
     /// What was asked for by `Request::arguments`, by stream and event.
     pub arguments: BTreeMap<(StreamId, u64), Vec<Argument>>,
+    /// Reasons outside of the recording why a process couldn't be replayed.
+    pub unable: Vec<String>,
     /// Streams whose replay ended without a word: a bug, or killed.
     pub lost: Vec<StreamId>,
 }
+
+/// So many reports are kept.
+const MOST_REPORTS: usize = 100;
+/// Arguments are told up to this sum of bytes: a replay may have any number of calls.
+const MOST_ARGUMENTS: usize = 256 << 20;
 
 #[derive(Clone, Copy, Debug)]
 pub struct End {
     pub ending: Ending,
     pub events: u64,
     pub ticks: u64,
+    /// How many checksums agreed.
+    pub checks: u64,
 }
 
 /// Which streams are to be replayed, for whom.
 pub struct Wanted {
     /// Replayed to their end and shown.
     streams: BTreeSet<StreamId>,
-    /// Forked streams that must be gone through, or are wanted themselves.
-    follow: BTreeSet<StreamId>,
+    /// Forked streams that must be gone through, or are wanted themselves, and their parents.
+    follow: BTreeMap<StreamId, StreamId>,
     quiet: bool,
+    pub verify: bool,
     arguments: Option<(u64, u64)>,
     stop: Option<(StreamId, u64)>,
     pub files: Files,
@@ -84,178 +101,20 @@ impl Wanted {
         !self.quiet && self.streams.contains(&stream)
     }
 
-    pub fn follows(&self, stream: StreamId) -> bool {
-        self.follow.contains(&stream)
+    /// Whether the child with this stream, forked by `parent`, is to be replayed too.
+    pub fn follows(&self, parent: StreamId, stream: StreamId) -> bool {
+        self.follow.get(&stream) == Some(&parent)
+    }
+
+    /// How many events of a stream are to be replayed, if not all.
+    pub fn stops_after(&self, stream: StreamId) -> Option<u64> {
+        self.stop.filter(|(s, _)| *s == stream).map(|(_, n)| n)
     }
 
     pub fn tells_arguments(&self, stream: StreamId, event: u64) -> bool {
         self.arguments
             .is_some_and(|(first, last)| (first..=last).contains(&event))
             && self.streams.contains(&stream)
-    }
-
-    pub fn stops_before(&self, stream: StreamId, event: u64) -> bool {
-        self.stop.is_some_and(|(s, e)| s == stream && e == event)
-    }
-}
-
-/// What a replaying process reports.
-pub enum Message<'a> {
-    Started {
-        stream: StreamId,
-        pid: i32,
-    },
-    Output {
-        to: u8,
-        order: u64,
-        part: u32,
-        last: bool,
-        bytes: &'a [u8],
-    },
-    Ended {
-        stream: StreamId,
-        ending: Ending,
-        events: u64,
-        ticks: u64,
-    },
-    Diverged {
-        stream: StreamId,
-        text: &'a str,
-    },
-    Argument {
-        stream: StreamId,
-        event: u64,
-        argument: &'a Argument,
-    },
-}
-
-/// The longest message: a piece of output, or a report cut to this.
-const MESSAGE: usize = 40 << 10;
-
-impl Message<'_> {
-    /// In one piece: several processes share the socket.
-    pub fn send(&self, socket: RawFd) {
-        let mut room = [0u8; MESSAGE];
-        let mut out = Writer::new(&mut room);
-        match self {
-            Message::Started { stream, pid } => {
-                out.byte(0);
-                out.number(*stream as u64);
-                out.signed(*pid as i64);
-            }
-            Message::Output {
-                to,
-                order,
-                part,
-                last,
-                bytes,
-            } => {
-                out.byte(1);
-                out.byte(*to);
-                out.number(*order);
-                out.number(*part as u64);
-                out.byte(*last as u8);
-                out.bytes(bytes);
-            }
-            Message::Ended {
-                stream,
-                ending,
-                events,
-                ticks,
-            } => {
-                out.byte(2);
-                out.number(*stream as u64);
-                let (kind, value) = match ending {
-                    Ending::Exited(status) => (0, *status),
-                    Ending::Killed(signo) => (1, *signo),
-                    Ending::Exec => (2, 0),
-                    Ending::CutOff => (3, 0),
-                    Ending::Stopped => (4, 0),
-                };
-                out.byte(kind);
-                out.signed(value as i64);
-                out.number(*events);
-                out.number(*ticks);
-            }
-            Message::Diverged { stream, text } => {
-                out.byte(3);
-                out.number(*stream as u64);
-                let text = text.as_bytes();
-                out.bytes(&text[..text.len().min(MESSAGE - 2 * LONGEST)]);
-            }
-            Message::Argument {
-                stream,
-                event,
-                argument,
-            } => {
-                out.byte(4);
-                out.number(*stream as u64);
-                out.number(*event);
-                out.byte(argument.index);
-                out.number(argument.len);
-                out.bytes(&argument.bytes);
-            }
-        }
-        let len = out.len();
-        // SAFETY: sends from a live buffer.
-        unsafe {
-            while syscall!(
-                libc::SYS_sendto,
-                socket,
-                room.as_ptr(),
-                len,
-                libc::MSG_NOSIGNAL
-            ) == crate::sys::err(libc::EINTR)
-            {}
-        }
-    }
-}
-
-/// Output that waits for its turn.
-#[derive(Default)]
-struct Screen {
-    next: u64,
-    pieces: BTreeMap<(u64, u32), (u8, bool, Vec<u8>)>,
-    /// Numbers are missing when not all processes are shown.
-    in_order: bool,
-}
-
-impl Screen {
-    fn add(&mut self, order: u64, part: u32, to: u8, last: bool, bytes: &[u8]) {
-        if !self.in_order {
-            print(to, bytes);
-            return;
-        }
-        self.pieces
-            .insert((order, part), (to, last, bytes.to_vec()));
-        while let Some(entry) = self.pieces.first_entry() {
-            let (order, _) = *entry.key();
-            if order != self.next {
-                break;
-            }
-            let (to, last, bytes) = entry.remove();
-            print(to, &bytes);
-            if last {
-                self.next += 1;
-            }
-        }
-    }
-
-    /// All that is left: of streams that were cut off, numbers are missing.
-    fn flush(&mut self) {
-        for (_, (to, _, bytes)) in std::mem::take(&mut self.pieces) {
-            print(to, &bytes);
-        }
-    }
-}
-
-fn print(to: u8, bytes: &[u8]) {
-    // A closed pipe is the reader's wish to see no more.
-    if to == 2 {
-        let _ = std::io::stderr().write_all(bytes);
-    } else {
-        let mut out = std::io::stdout().lock();
-        let _ = out.write_all(bytes).and_then(|()| out.flush());
     }
 }
 
@@ -282,8 +141,13 @@ fn plan(recording: &Recording, request: &Request) -> Result<(Vec<StreamId>, Want
             }
         });
     };
+    let streams = match request.to {
+        // Only up to there.
+        Some(_) => BTreeSet::from([first]),
+        None => streams,
+    };
     let mut roots = BTreeSet::new();
-    let mut follow = BTreeSet::new();
+    let mut follow = BTreeMap::new();
     for &stream in &streams {
         let mut at = stream;
         loop {
@@ -291,7 +155,7 @@ fn plan(recording: &Recording, request: &Request) -> Result<(Vec<StreamId>, Want
                 Some(Origin::Exec { .. }) => break,
                 // A stream begins after its parent's: anything else is made up.
                 Some(Origin::Fork { parent }) if parent < at => {
-                    follow.insert(at);
+                    follow.insert(at, parent);
                     at = parent;
                 }
                 _ => return Err(format!("the beginning of stream {stream} is missing")),
@@ -304,6 +168,7 @@ fn plan(recording: &Recording, request: &Request) -> Result<(Vec<StreamId>, Want
         streams,
         follow,
         quiet: request.quiet,
+        verify: request.verify,
         arguments: request.arguments,
         stop,
         store: open_store(&request.options),
@@ -318,9 +183,308 @@ fn open_store(options: &Options) -> Option<Store> {
     Store::existing(dir).ok()??.open_all().ok()
 }
 
+/// The processes that replay, and what comes from them.
+struct Coordinator<'a> {
+    recording: &'a Recording,
+    request: &'a Request,
+    wanted: Wanted,
+    outcome: Outcome,
+    screen: Screen,
+    /// Streams of which something was heard.
+    begun: BTreeSet<StreamId>,
+    told: BTreeSet<StreamId>,
+    /// Bytes of arguments so far.
+    arguments: usize,
+    children: Vec<Child>,
+}
+
+/// A replaying process.
+struct Child {
+    pid: i32,
+    /// Readable once it has ended; none on old kernels.
+    end: Option<OwnedFd>,
+}
+
+impl Child {
+    fn new(pid: i32) -> Child {
+        // SAFETY: makes a descriptor for a child of ours, closed on exec.
+        let fd = unsafe { syscall!(libc::SYS_pidfd_open, pid, 0) };
+        let end = (fd >= 0).then(|| {
+            // SAFETY: just made, nobody else's.
+            unsafe { OwnedFd::from_raw_fd(fd as i32) }
+        });
+        Child { pid, end }
+    }
+
+    fn lives(&self) -> bool {
+        let mut status = 0i32;
+        let flags = libc::WNOHANG;
+        // SAFETY: asks about a child of ours.
+        unsafe { syscall!(libc::SYS_wait4, self.pid, &raw mut status, flags, 0) == 0 }
+    }
+}
+
 /// Replays what is asked for; returns when all of it is done.
 pub fn replay(recording: &Recording, request: &Request) -> Result<Outcome, String> {
     let (roots, wanted) = plan(recording, request)?;
+    let screen = match request.pid.is_none() && request.to.is_none() {
+        true => Screen::of_all(),
+        false => Screen::of(wanted.streams.clone()),
+    };
+    let mut coordinator = Coordinator {
+        recording,
+        request,
+        wanted,
+        outcome: Outcome::default(),
+        screen,
+        begun: BTreeSet::new(),
+        told: BTreeSet::new(),
+        arguments: 0,
+        children: Vec::new(),
+    };
+    let done = coordinator.run(&roots);
+    coordinator.screen.flush();
+    if done.is_err() {
+        coordinator.end_all();
+    }
+    done.map(|()| coordinator.conclude())
+}
+
+impl Coordinator<'_> {
+    fn run(&mut self, roots: &[StreamId]) -> Result<(), String> {
+        let no = |what: &'static str| move |error: io::Error| format!("no {what}: {error}");
+        let (mine, theirs) = socket_pair().map_err(no("socket"))?;
+        let (mut words, to_words) = io::pipe().map_err(no("pipe"))?;
+        set_nonblocking(words.as_raw_fd());
+        let workers = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let mut waiting = roots.iter().copied();
+        loop {
+            while self.children.len() < workers {
+                let Some(stream) = waiting.next() else { break };
+                let pid = self.spawn(stream, mine, theirs, to_words.as_raw_fd())?;
+                self.children.push(Child::new(pid));
+                self.begun.insert(stream);
+            }
+            if self.children.is_empty() {
+                break;
+            }
+            if self.take_message(mine, libc::MSG_DONTWAIT)? == Taken::Message {
+                continue;
+            }
+            pass_on(&mut words);
+            let before = self.children.len();
+            self.children.retain(Child::lives);
+            if self.children.len() == before {
+                // Until there is something, or a child of ours has ended.
+                self.wait(mine, words.as_raw_fd());
+            }
+        }
+        // Forked replays are nobody's children here: their end of the socket closes with the last.
+        // SAFETY: our own descriptor.
+        unsafe { syscall!(libc::SYS_close, theirs) };
+        drop(to_words);
+        loop {
+            match self.take_message(mine, libc::MSG_DONTWAIT)? {
+                Taken::Message => continue,
+                Taken::Over => break,
+                Taken::Nothing => {}
+            }
+            if !pass_on(&mut words) {
+                wait_readable(&[mine, words.as_raw_fd()], 1000);
+            }
+        }
+        pass_on(&mut words);
+        // SAFETY: as above.
+        unsafe { syscall!(libc::SYS_close, mine) };
+        Ok(())
+    }
+
+    fn take_message(&mut self, from: RawFd, flags: i32) -> Result<Taken, String> {
+        let mut room = [0u8; MESSAGE];
+        // SAFETY: the kernel writes at most so many bytes.
+        let len = unsafe {
+            syscall!(
+                libc::SYS_recvfrom,
+                from,
+                room.as_mut_ptr(),
+                room.len(),
+                flags,
+                0,
+                0
+            )
+        };
+        if len == crate::sys::err(libc::EAGAIN) || len == crate::sys::err(libc::EINTR) {
+            return Ok(Taken::Nothing);
+        }
+        if len <= 0 {
+            return Ok(Taken::Over);
+        }
+        let mut text = String::new();
+        match Message::decode(&room[..len as usize], &mut text) {
+            Ok(message) => self.receive(message),
+            Err(_) => return Err("a replaying process sent nonsense".into()),
+        }
+        Ok(Taken::Message)
+    }
+
+    /// Whoever sends may have been led astray: nothing grows without bound here.
+    fn receive(&mut self, message: Message) {
+        let known = |stream: &StreamId| {
+            self.wanted.streams.contains(stream)
+                || self.wanted.follow.contains_key(stream)
+                || self.begun.contains(stream)
+        };
+        match message {
+            Message::Started { stream } if known(&stream) => {
+                self.begun.insert(stream);
+            }
+            Message::Output {
+                stream,
+                to,
+                order,
+                part,
+                last,
+                bytes,
+            } => self.screen.add(stream, order, part, to, last, bytes),
+            Message::Ended { stream, end } if known(&stream) => {
+                self.outcome.ends.insert(stream, end);
+                self.screen.ended(stream);
+            }
+            Message::Diverged { stream, text } if known(&stream) => {
+                self.told.insert(stream);
+                self.screen.ended(stream);
+                if self.outcome.divergences.len() < MOST_REPORTS {
+                    self.outcome.divergences.push(text.to_owned());
+                }
+            }
+            Message::Unable { stream, text } if known(&stream) => {
+                self.told.insert(stream);
+                self.screen.ended(stream);
+                if self.outcome.unable.len() < MOST_REPORTS {
+                    self.outcome.unable.push(text.to_owned());
+                }
+            }
+            Message::Argument {
+                stream,
+                event,
+                argument,
+            } => {
+                self.arguments += argument.bytes.len() + size_of::<Argument>();
+                if self.arguments < MOST_ARGUMENTS {
+                    let of_call = self.outcome.arguments.entry((stream, event)).or_default();
+                    of_call.push(argument);
+                }
+            }
+            // Of streams that nobody asked for.
+            _ => {}
+        }
+    }
+
+    /// Waits for something to read there, or the end of a child.
+    fn wait(&self, messages: RawFd, words: RawFd) {
+        let ends = self.children.iter().filter_map(|child| child.end.as_ref());
+        let fds: Vec<RawFd> = [messages, words]
+            .into_iter()
+            .chain(ends.map(AsRawFd::as_raw_fd))
+            .collect();
+        // Without descriptors for all ends one has to look.
+        let all = fds.len() == self.children.len() + 2;
+        wait_readable(&fds, if all { -1 } else { 20 });
+    }
+
+    /// Something is wrong: nobody goes on unheard.
+    fn end_all(&mut self) {
+        for &Child { pid, .. } in &self.children {
+            let mut status = 0i32;
+            // SAFETY: a child of ours that nobody has waited for.
+            unsafe {
+                syscall!(libc::SYS_kill, pid, libc::SIGKILL);
+                syscall!(libc::SYS_wait4, pid, &raw mut status, 0, 0);
+            }
+        }
+    }
+
+    fn conclude(mut self) -> Outcome {
+        let outcome = &mut self.outcome;
+        let silent =
+            |stream: &StreamId| !outcome.ends.contains_key(stream) && !self.told.contains(stream);
+        let mut lost: BTreeSet<StreamId> =
+            self.begun.iter().filter(|s| silent(s)).copied().collect();
+        // A fork whose parent came to its end and that nobody heard of, in order of their numbers:
+        // parents first.
+        for (&stream, parent) in &self.wanted.follow {
+            let complete = outcome
+                .ends
+                .get(parent)
+                .is_some_and(|end| !matches!(end.ending, Ending::CutOff | Ending::Stopped));
+            if silent(&stream) && complete {
+                lost.insert(stream);
+            }
+        }
+        outcome.lost = lost.into_iter().collect();
+        self.outcome
+    }
+
+    /// Starts a process for a stream; it never returns here.
+    fn spawn(
+        &self,
+        stream: StreamId,
+        mine: RawFd,
+        report: RawFd,
+        words: RawFd,
+    ) -> Result<i32, String> {
+        // SAFETY: this process has one thread, so the child can go on as usual.
+        let pid = unsafe { syscall!(libc::SYS_fork) };
+        if pid < 0 {
+            return Err(format!("can't fork: {}", crate::sys::error(pid)));
+        }
+        if pid != 0 {
+            return Ok(pid as i32);
+        }
+        // SAFETY: a descriptor of the parent's business.
+        unsafe { syscall!(libc::SYS_close, mine) };
+        let unable = |text: String| -> ! {
+            Message::Unable {
+                stream,
+                text: &text,
+            }
+            .send(report);
+            stop::exit(stop::STATUS)
+        };
+        if let Err(error) = jail::undress(words) {
+            unable(format!("a process to replay in can't be prepared: {error}"));
+        }
+        let options = &self.request.options;
+        match Replay::new(self.recording, stream, &self.wanted, options, report) {
+            Ok(replay) => {
+                if !self.request.unlocked {
+                    // All forks of the plan may come from this stream, or from its forks.
+                    let forks = !self.wanted.follow.is_empty();
+                    host::locked_in();
+                    if let Err(error) = jail::lock(report, forks) {
+                        unable(format!(
+                            "the kernel can't lock a replay in (seccomp: {error}), and a recording may \
+                             come from anybody; if you trust this one: clew replay --no-jail"
+                        ));
+                    }
+                }
+                replay.run()
+            }
+            Err(error) => unable(format!("stream {stream} can't be replayed: {error}")),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    Message,
+    /// None is there.
+    Nothing,
+    /// None will come.
+    Over,
+}
+
+fn socket_pair() -> io::Result<(RawFd, RawFd)> {
     let mut pair = [0i32; 2];
     // SAFETY: the kernel writes two descriptors.
     let made = unsafe {
@@ -333,203 +497,42 @@ pub fn replay(recording: &Recording, request: &Request) -> Result<Outcome, Strin
             pair.as_mut_ptr()
         )
     };
-    if made != 0 {
-        return Err(format!(
-            "no socket: {}",
-            std::io::Error::from_raw_os_error(-made as i32)
-        ));
+    match made {
+        0 => Ok((pair[0], pair[1])),
+        error => Err(crate::sys::error(error)),
     }
-    let [mine, theirs] = pair;
-    let mut outcome = Outcome::default();
-    let mut screen = Screen {
-        in_order: request.pid.is_none() && request.to.is_none(),
-        // The channel counts from 1.
-        next: 1,
-        ..Screen::default()
-    };
-    let workers = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let mut waiting = roots.iter().copied();
-    let mut running = 0usize;
-    let mut open = 0usize;
-    let mut begun: BTreeSet<StreamId> = BTreeSet::new();
-    let mut pids = Vec::new();
-    loop {
-        while running < workers {
-            let Some(stream) = waiting.next() else { break };
-            let pid = spawn(recording, stream, &wanted, &request.options, mine, theirs)?;
-            pids.push(pid);
-            running += 1;
-            open += 1;
-            begun.insert(stream);
-        }
-        if running == 0 && open == 0 {
-            break;
-        }
-        // Wait for the next message, or for a replaying process to be gone.
-        let mut room = [0u8; MESSAGE];
-        // SAFETY: the kernel writes at most so many bytes.
-        let len = unsafe {
-            syscall!(
-                libc::SYS_recvfrom,
-                mine,
-                room.as_mut_ptr(),
-                room.len(),
-                libc::MSG_DONTWAIT
-            )
-        };
-        if len > 0 {
-            let message = &room[..len as usize];
-            if receive(message, &mut outcome, &mut screen, &mut begun).is_err() {
-                return Err("a replaying process sent nonsense".into());
-            }
-            continue;
-        }
-        // Nothing there: sleep until there is, or until a child of ours ends.
-        let gone = reap(&mut pids);
-        running -= gone;
-        open -= gone;
-        if gone == 0 {
-            wait_readable(mine, 20);
-        }
-    }
-    // Forked replays are nobody's children here: their end of the socket closes with the last.
-    // SAFETY: our own descriptor.
-    unsafe { syscall!(libc::SYS_close, theirs) };
-    loop {
-        let mut room = [0u8; MESSAGE];
-        // SAFETY: as above.
-        let len = unsafe { syscall!(libc::SYS_recvfrom, mine, room.as_mut_ptr(), room.len(), 0) };
-        if len == crate::sys::err(libc::EINTR) {
-            continue;
-        }
-        if len <= 0 {
-            break;
-        }
-        let message = &room[..len as usize];
-        if receive(message, &mut outcome, &mut screen, &mut begun).is_err() {
-            return Err("a replaying process sent nonsense".into());
-        }
-    }
-    screen.flush();
-    outcome.lost = begun
-        .iter()
-        .filter(|stream| !outcome.ends.contains_key(stream))
-        .copied()
-        .collect();
-    Ok(outcome)
 }
 
-fn receive(
-    message: &[u8],
-    outcome: &mut Outcome,
-    screen: &mut Screen,
-    begun: &mut BTreeSet<StreamId>,
-) -> Result<(), Malformed> {
-    let mut input = Reader::new(message);
-    match input.byte()? {
-        0 => {
-            begun.insert(input.small()?);
-        }
-        1 => {
-            let to = input.byte()?;
-            let order = input.number()?;
-            let part = input.small()?;
-            let last = input.byte()? != 0;
-            screen.add(order, part, to, last, input.rest());
-        }
-        2 => {
-            let stream = input.small()?;
-            let kind = input.byte()?;
-            let value = input.signed()? as i32;
-            let ending = match kind {
-                0 => Ending::Exited(value),
-                1 => Ending::Killed(value),
-                2 => Ending::Exec,
-                3 => Ending::CutOff,
-                4 => Ending::Stopped,
-                _ => return Err(Malformed),
-            };
-            let end = End {
-                ending,
-                events: input.number()?,
-                ticks: input.number()?,
-            };
-            outcome.ends.insert(stream, end);
-        }
-        3 => {
-            let stream = input.small()?;
-            begun.remove(&stream);
-            let text = String::from_utf8_lossy(input.rest()).into_owned();
-            outcome.divergences.push(text);
-        }
-        4 => {
-            let key = (input.small()?, input.number()?);
-            let argument = Argument {
-                index: input.byte()?,
-                len: input.number()?,
-                bytes: input.rest().to_vec(),
-            };
-            outcome.arguments.entry(key).or_default().push(argument);
-        }
-        _ => return Err(Malformed),
-    }
-    Ok(())
+fn set_nonblocking(fd: RawFd) {
+    // SAFETY: a flag of a descriptor of ours.
+    unsafe { syscall!(libc::SYS_fcntl, fd, libc::F_SETFL, libc::O_NONBLOCK) };
 }
 
-fn wait_readable(fd: RawFd, milliseconds: i32) {
-    let mut poll = libc::pollfd {
+/// What replaying processes say goes to stderr; whether there was something.
+fn pass_on(words: &mut io::PipeReader) -> bool {
+    let mut room = [0u8; 4096];
+    let mut any = false;
+    while let Ok(len @ 1..) = words.read(&mut room) {
+        let _ = io::stderr().write_all(&room[..len]);
+        any = true;
+    }
+    any
+}
+
+fn wait_readable(fds: &[RawFd], milliseconds: i32) {
+    let poll = |&fd| libc::pollfd {
         fd,
         events: libc::POLLIN,
         revents: 0,
     };
-    // SAFETY: one pollfd, alive during the call.
-    unsafe { syscall!(libc::SYS_poll, &raw mut poll, 1, milliseconds) };
-}
-
-/// How many of our replaying processes have ended.
-fn reap(pids: &mut Vec<i32>) -> usize {
-    let before = pids.len();
-    pids.retain(|&pid| {
-        let mut status = 0i32;
-        // SAFETY: asks about a child of ours.
-        let ended = unsafe { syscall!(libc::SYS_wait4, pid, &raw mut status, libc::WNOHANG, 0) };
-        ended == 0
-    });
-    before - pids.len()
-}
-
-/// Starts a process for a stream; it never returns here.
-fn spawn(
-    recording: &Recording,
-    stream: StreamId,
-    wanted: &Wanted,
-    options: &Options,
-    mine: RawFd,
-    report: RawFd,
-) -> Result<i32, String> {
-    // SAFETY: this process has one thread, so the child can go on as usual.
-    let pid = unsafe { syscall!(libc::SYS_fork) };
-    if pid < 0 {
-        return Err("can't fork".into());
-    }
-    if pid != 0 {
-        return Ok(pid as i32);
-    }
-    // SAFETY: a descriptor of the parent's business.
-    unsafe { syscall!(libc::SYS_close, mine) };
-    match Replay::new(recording, stream, wanted, options, report) {
-        Ok(replay) => {
-            jail::lock(report);
-            replay.run()
-        }
-        Err(error) => {
-            let text = format!("can't replay stream {stream}: {error}");
-            Message::Diverged {
-                stream,
-                text: &text,
-            }
-            .send(report);
-            stop::exit(stop::STATUS)
-        }
-    }
+    let mut polls: Vec<libc::pollfd> = fds.iter().map(poll).collect();
+    // SAFETY: as many pollfds as it says, alive during the call.
+    unsafe {
+        syscall!(
+            libc::SYS_poll,
+            polls.as_mut_ptr(),
+            polls.len(),
+            milliseconds
+        )
+    };
 }

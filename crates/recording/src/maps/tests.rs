@@ -106,6 +106,8 @@ fn change() -> impl Strategy<Value = Change> {
         any::<u64>().prop_map(Change::Break),
         offset().prop_map(Change::Stack),
         (object(), 0..i64::MAX as u64).prop_map(|(object, size)| Change::Resize { object, size }),
+        pages().prop_map(Change::Close),
+        pages().prop_map(Change::Open),
     ]
 }
 

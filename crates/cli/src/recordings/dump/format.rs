@@ -71,6 +71,7 @@ pub fn text(entry: &Entry, full: bool) -> String {
                 .collect();
             format!("{name} -> {}", values.join(" "))
         }
+        Event::Shared { .. } => format!("shared memory from another process{}", bulk(entry)),
         Event::Signal {
             place,
             cause,
@@ -124,6 +125,7 @@ fn instruction(what: Instruction) -> &'static str {
         Instruction::TimeStamp => "rdtsc",
         Instruction::Random => "rdrand",
         Instruction::Other => "instruction",
+        Instruction::Quiet { .. } => "pause",
     }
 }
 
@@ -443,6 +445,7 @@ pub fn json(entry: &Entry, full: bool) -> String {
             }
         }
         Event::Instruction { what, .. } => put("name", instruction(*what).into()),
+        Event::Shared { .. } => {}
         Event::Signal { cause, signo, .. } | Event::Killed { cause, signo, .. } => {
             put("signal", names::signal(*signo).into());
             put("signo", (*signo).into());

@@ -130,6 +130,8 @@ fn inputs(recording: &Recording, line: &Dump, envp: &[&CStr]) -> Inputs {
     let request = Request {
         pid: if line.all { None } else { line.pid.or(first) },
         to: None,
+        verify: false,
+        unlocked: false,
         arguments: Some((line.from.unwrap_or(0), line.to.unwrap_or(u64::MAX))),
         quiet: true,
         options,

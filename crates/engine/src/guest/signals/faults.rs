@@ -6,6 +6,7 @@ use super::Trap;
 use crate::context::Fault;
 use crate::executor::Executor;
 use crate::host::siginfo::{SI_KERNEL, Siginfo};
+use crate::memory::govern;
 
 const PAGE_FAULT: u64 = 14;
 const WRITE: u64 = 2;
@@ -17,6 +18,9 @@ impl Executor {
     pub fn fault(&mut self) {
         let fault = self.gs.fault;
         let page_fault = fault.signo == libc::SIGSEGV && fault.trapno == PAGE_FAULT;
+        if page_fault && self.recording() && govern::touch_for(fault.addr, fault.err & WRITE != 0) {
+            return self.record_touch();
+        }
         if page_fault && fault.err & WRITE != 0 && self.code_write_fault(fault.addr) {
             return;
         }

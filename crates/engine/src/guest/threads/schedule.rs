@@ -10,6 +10,7 @@ use crate::host::proxy::{Proxy, Reply};
 use crate::host::siginfo::Siginfo;
 use crate::host::sigset::SigSet;
 use crate::host::switch;
+use crate::memory::govern;
 use crate::sys::err;
 
 impl Executor {
@@ -18,6 +19,7 @@ impl Executor {
         if !self.threads.multi {
             loop {
                 self.deliver_signals();
+                self.share();
                 self.threads.turn_over = false;
                 self.refill();
                 // A kick before the refill may have cut nothing: look again.
@@ -29,12 +31,15 @@ impl Executor {
         loop {
             self.collect_reports();
             self.deliver_signals();
+            self.share();
             if !self.current_is_runnable() || self.threads.turn_over || self.turn_is_up() {
                 self.expire_timers();
                 self.stop_clock();
                 if !self.next_thread() {
                     let timeout = self.until_next_timer();
+                    govern::park();
                     self.gs.hub.sleep(timeout);
+                    govern::unpark();
                     continue;
                 }
             }

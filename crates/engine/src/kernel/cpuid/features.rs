@@ -4,9 +4,9 @@
 //! What the engine answers itself isn't needed: a replay takes random numbers, time stamps and
 //! images of the vector state from the recording.
 //!
-//! In: cpuid. Out: names with spaces between them, as /proc/cpuinfo has them, in a fixed order, to be
-//! kept with a recording; and which of such names this CPU lacks.
+//! In: cpuid. Out: names as /proc/cpuinfo has them, to be kept with a recording.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::Cpuid;
@@ -77,26 +77,18 @@ const FEATURES: &[(&str, u32, u32, usize, u32)] = &[
 ];
 
 /// The features that the guest is shown, `portable` or not.
-pub fn required(cpuid: &mut Cpuid, folder: Option<&Path>, portable: bool) -> String {
-    let shown: Vec<&str> = FEATURES
+pub fn required(
+    cpuid: &mut Cpuid,
+    folder: Option<&Path>,
+    portable: bool,
+) -> BTreeSet<&'static str> {
+    FEATURES
         .iter()
         .filter(|&&(_, leaf, subleaf, register, bit)| {
             exists(cpuid, leaf, folder)
                 && cpuid.answer(leaf, subleaf, folder, portable)[register] >> bit & 1 != 0
         })
         .map(|&(name, ..)| name)
-        .collect();
-    shown.join(" ")
-}
-
-/// Which of the features that a recording needs aren't on this CPU. A name that this version
-/// doesn't know is one.
-pub fn missing<'a>(cpuid: &mut Cpuid, folder: Option<&Path>, recorded: &'a str) -> Vec<&'a str> {
-    let here = required(cpuid, folder, false);
-    let here: Vec<&str> = here.split(' ').collect();
-    recorded
-        .split_whitespace()
-        .filter(|name| !here.contains(name))
         .collect()
 }
 
@@ -119,30 +111,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_cpu_has_what_it_has() {
+    fn portable_is_a_part_of_it() {
         let mut cpuid = Cpuid::default();
         let full = required(&mut cpuid, None, false);
         let portable = required(&mut cpuid, None, true);
-        assert_eq!(missing(&mut cpuid, None, &full), Vec::<&str>::new());
-        assert_eq!(missing(&mut cpuid, None, &portable), Vec::<&str>::new());
+        assert!(portable.is_subset(&full));
         for name in ["sse2", "avx2", "bmi2", "fsgsbase"] {
-            assert!(portable.split(' ').any(|n| n == name), "{portable}");
+            assert!(portable.contains(name), "{portable:?}");
         }
         for name in ["sha_ni", "gfni", "adx", "xsavec"] {
-            assert!(!portable.split(' ').any(|n| n == name), "{portable}");
+            assert!(!portable.contains(name), "{portable:?}");
         }
-        assert!(portable.split(' ').all(|n| full.split(' ').any(|m| m == n)));
-    }
-
-    #[test]
-    fn what_is_lacking_is_named() {
-        let mut cpuid = Cpuid::default();
-        let recorded = "sse2 telepathy avx2 amx_int8";
-        assert_eq!(
-            missing(&mut cpuid, None, recorded),
-            ["telepathy", "amx_int8"]
-        );
-        assert!(missing(&mut cpuid, None, "").is_empty());
     }
 
     #[test]

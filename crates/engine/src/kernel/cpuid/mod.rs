@@ -12,7 +12,7 @@
 mod features;
 mod shown;
 
-pub use features::{missing, required, vendor};
+pub use features::{required, vendor};
 pub use shown::{hwcap, hwcap2};
 
 use std::arch::x86_64::__cpuid_count;
