@@ -440,6 +440,23 @@ impl Sharing {
         }
     }
 
+    /// Has any process mapped a file or segment shared, since the recording began?
+    #[inline]
+    pub fn anybody(&self) -> bool {
+        self.table.uses_end.load(Relaxed) != 0
+    }
+
+    /// Does another process use the object?
+    pub fn is_used_by_others(&self, object: u64) -> bool {
+        let _locked = self.lock();
+        let end = self.table.uses_end.load(Relaxed) as usize;
+        self.table.uses[..end].iter().any(|used| {
+            let stream = used.stream.load(Relaxed);
+            let other = stream != 0 && stream != self.stream;
+            other && used.object.load(Relaxed) == object && self.living(stream).is_some()
+        })
+    }
+
     /// The process has nothing of the object any more.
     pub fn leave_object(&self, object: u64) {
         let _locked = self.lock();

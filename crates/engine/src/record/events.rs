@@ -134,6 +134,11 @@ impl Executor {
         };
         self.recorder().call = Some(written);
         self.threads.count_call();
+        if govern::anybody()
+            && let Some((offset, len)) = sent::writes_file(table::lookup(nr), &args)
+        {
+            self.memory.before_file_write(args[0] as i32, offset, len);
+        }
         let outcome = match self.refusal(nr, &args) {
             Some(errno) => Outcome::Return(sys::err(errno)),
             None => kernel::dispatch(self),
@@ -520,7 +525,8 @@ impl Executor {
             return;
         }
         let start = self.start_event();
-        let begun = stream.is_some_and(|stream| self.recorder().become_child(stream, start).is_ok());
+        let begun =
+            stream.is_some_and(|stream| self.recorder().become_child(stream, start).is_ok());
         if !begun {
             self.stop_recording();
         }
