@@ -30,8 +30,12 @@ pub struct Header {
     pub cpu: Vec<String>,
     /// Programs without which a workload cannot run.
     pub needs: Vec<String>,
+    /// What it does isn't recorded exactly (`docs/limits.md`).
+    pub unrecordable: bool,
     /// Left to `make test-all`.
     pub long: bool,
+    /// Left to `make test-all` when recorded.
+    pub recorded_long: bool,
     pub timeout: Duration,
     /// Files of the working directory that may differ.
     pub ignore: Vec<String>,
@@ -49,7 +53,9 @@ impl Default for Header {
             status: Ending::Exit(0),
             cpu: Vec::new(),
             needs: Vec::new(),
+            unrecordable: false,
             long: false,
+            recorded_long: false,
             timeout: Duration::from_secs(30),
             ignore: Vec::new(),
         }
@@ -85,7 +91,9 @@ impl Header {
                 "status" => header.status = ending(value)?,
                 "cpu" => header.cpu.extend(words()),
                 "needs" => header.needs.extend(words()),
+                "recorded" if value == "no" => header.unrecordable = true,
                 "run" if value == "long" => header.long = true,
+                "recorded" if value == "long" => header.recorded_long = true,
                 "timeout" => {
                     let seconds = value.parse().map_err(|_| "timeout: is in seconds")?;
                     header.timeout = Duration::from_secs(seconds);

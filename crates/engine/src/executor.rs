@@ -59,6 +59,7 @@ impl Executor {
 
     /// Runs translated code of the current thread until it leaves the cache.
     fn enter(&mut self) -> Exit {
+        self.nothing_happened();
         if self.gs.regs.rflags & trap_flag::TRAP_FLAG != 0 {
             return self.enter_trapping();
         }

@@ -90,7 +90,16 @@ impl Encoder {
             }
             Event::Instruction { ticks, what } => {
                 out.number(*ticks);
-                out.byte(*what as u8);
+                match what {
+                    Instruction::Cpuid => out.byte(0),
+                    Instruction::TimeStamp => out.byte(1),
+                    Instruction::Random => out.byte(2),
+                    Instruction::Other => out.byte(3),
+                    Instruction::Quiet { passed } => {
+                        out.byte(4);
+                        out.number(*passed as u64);
+                    }
+                }
                 kind::INSTRUCTION
             }
             Event::Shared { ticks } => {
@@ -385,6 +394,9 @@ impl Decoder {
                     1 => Instruction::TimeStamp,
                     2 => Instruction::Random,
                     3 => Instruction::Other,
+                    4 => Instruction::Quiet {
+                        passed: input.small()?,
+                    },
                     _ => return Err(Malformed),
                 },
             },

@@ -77,13 +77,18 @@ pub enum Cause {
 
 /// Instructions whose answer isn't in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub enum Instruction {
-    Cpuid = 0,
-    TimeStamp = 1,
-    Random = 2,
+    Cpuid,
+    TimeStamp,
+    Random,
     /// Anything else that the engine executes itself.
-    Other = 3,
+    Other,
+    /// One that needs no answer (`pause`, `xgetbv`, segment bases) and is told only because the next
+    /// event happened right behind it. `passed`: so many of them were passed since the last event or
+    /// tick, whichever was later.
+    Quiet {
+        passed: u32,
+    },
 }
 
 /// How a stream begins.

@@ -13,6 +13,8 @@ use crate::shared::{Slot, attention, state};
 pub struct Producer {
     channel: Channel,
     slot: &'static Slot,
+    /// Known to a forked child too, whose parent may be gone and its slot another's.
+    stream: StreamId,
     /// The ring, mapped twice in a row.
     ring: *mut u8,
     head: u64,
@@ -30,6 +32,7 @@ impl Producer {
         Producer {
             channel,
             slot,
+            stream: slot.stream.load(Relaxed),
             ring,
             head: 0,
             granted: 0,
@@ -40,7 +43,7 @@ impl Producer {
     }
 
     pub fn stream(&self) -> StreamId {
-        self.slot.stream.load(Relaxed)
+        self.stream
     }
 
     pub fn channel(&self) -> Channel {

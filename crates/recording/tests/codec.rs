@@ -104,6 +104,7 @@ fn event() -> impl Strategy<Value = Event<'static>> {
         Just(Instruction::TimeStamp),
         Just(Instruction::Random),
         Just(Instruction::Other),
+        any::<u32>().prop_map(|passed| Instruction::Quiet { passed }),
     ];
     prop_oneof![
         start().prop_map(Event::Started),

@@ -34,6 +34,11 @@ pub struct Recorder {
     pub(super) arrived: u64,
     /// The same at the last time that its budget was used up.
     pub(super) at_budget: u64,
+    /// The current thread's registers before an instruction that needn't be told, unless something
+    /// happens right behind it.
+    pub(super) quiet: Option<Regs>,
+    /// The thread's ticks at the last of those, and how many it has passed there.
+    pub(super) passed: (u64, u32),
     /// Number of handlers entered so far.
     pub(super) signals: u64,
     next_thread: ThreadId,
@@ -90,6 +95,8 @@ impl Recorder {
             arrived: 0,
             call: None,
             at_budget: 0,
+            quiet: None,
+            passed: (0, 0),
             signals: 0,
             next_thread: 1,
             standard,
@@ -340,9 +347,12 @@ impl Recorder {
         Producer::end_other(&self.channel, stream);
     }
 
-    /// The stream ends here: everything must be out before the process is gone.
+    /// The stream ends here. What is in the ring is safe there; but when the first process is gone,
+    /// people expect a whole recording.
     pub fn finish(&mut self, how: Finished) {
-        self.producer.drain();
         self.producer.finish(how);
+        if self.channel.is_first() {
+            self.channel.settle();
+        }
     }
 }

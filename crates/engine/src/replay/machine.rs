@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use clew_recording::event::{Call, Cause, Effect, End, Event, Place, REGISTERS, Start, ThreadId};
+use clew_recording::event::{
+    Call, Cause, Effect, End, Event, Instruction, Place, REGISTERS, Start, ThreadId,
+};
 use clew_recording::maps::Change;
 
 use crate::cache::CodeCache;
@@ -12,7 +14,7 @@ use crate::context::{Exit, GsBlock, R8, R9, R10, RAX, RDI, RDX, RSI, Regs, Xsave
 use crate::guest::access;
 use crate::guest::trap_flag::{self, TRAP_FLAG};
 use crate::host::{switch, time};
-use crate::kernel::{outputs, sent, table};
+use crate::kernel::{emulate, outputs, sent, table};
 use crate::memory::{Copies, Memory};
 use crate::record::events::{checksum, show_pages};
 use crate::record::values;
@@ -70,6 +72,8 @@ pub struct Machine {
     /// What `ticks_left` was set to, to tell what was used.
     budget: i64,
     open_file: OpenFile,
+    /// The next event is behind a quiet instruction: the one after so many at the same tick.
+    stop_at_quiet: Option<u32>,
     /// The event whose effects are being applied made a thread: they are for its registers.
     new_thread: Option<ThreadId>,
     pub start: Option<Start>,
@@ -103,6 +107,7 @@ impl Machine {
             standing: None,
             budget: 0,
             open_file,
+            stop_at_quiet: None,
             new_thread: None,
             start: None,
             show_pages: false,
@@ -161,9 +166,24 @@ impl Machine {
                     }
                 }
                 Exit::Attention => self.gs.attention = 0,
+                Exit::Emulate if self.passes() => {}
                 _ => return exit,
             }
         }
+    }
+
+    /// The current thread stands before an instruction that the engine answers: if it is one without
+    /// an event, carries it out.
+    fn passes(&mut self) -> bool {
+        if let Some(before) = &mut self.stop_at_quiet
+            && self.gs.ticks_left == 1
+        {
+            match before.checked_sub(1) {
+                None => return false,
+                Some(left) => *before = left,
+            }
+        }
+        emulate::quiet(&mut self.gs.regs)
     }
 
     fn step(&mut self) -> Exit {
@@ -355,7 +375,12 @@ impl Machine {
                 }
             }
             Event::Instruction { ticks, what } => {
-                self.arrive(*ticks, &[Exit::Emulate], &|| format!("{what:?}"))?;
+                if let Instruction::Quiet { passed } = what {
+                    self.stop_at_quiet = Some(*passed);
+                }
+                let arrived = self.arrive(*ticks, &[Exit::Emulate], &|| format!("{what:?}"));
+                self.stop_at_quiet = None;
+                arrived?;
                 self.values_used_up()?;
             }
             Event::Shared { ticks } => {

@@ -125,6 +125,7 @@ fn instruction(what: Instruction) -> &'static str {
         Instruction::TimeStamp => "rdtsc",
         Instruction::Random => "rdrand",
         Instruction::Other => "instruction",
+        Instruction::Quiet { .. } => "pause",
     }
 }
 

@@ -18,7 +18,7 @@ use std::arch::asm;
 use clew_recording::event::Instruction as Kind;
 
 use super::{cpuid, stop};
-use crate::context::{RAX, RBX, RCX, RDX, RSP};
+use crate::context::{RAX, RBX, RCX, RDX, RSP, Regs};
 use crate::executor::Executor;
 use crate::guest::access;
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, OpKind, Register};
@@ -71,6 +71,45 @@ fn uncommon(ex: &mut Executor, bytes: &[u8; LONGEST]) -> bool {
     false
 }
 
+/// Executes the instruction at `regs.rip` if nothing but the registers says what it does: neither the
+/// machine nor the moment. A replay does so too, and finds no event.
+pub fn quiet(regs: &mut Regs) -> bool {
+    common(&fetch(regs.rip)).is_some_and(|(common, len)| pass(regs, common, len))
+}
+
+/// The same for a recorded thread, which gives way at a pause.
+pub fn quietly(ex: &mut Executor) -> bool {
+    let Some((common, len)) = common(&fetch(ex.gs.regs.rip)) else {
+        return false;
+    };
+    let done = pass(&mut ex.gs.regs, common, len);
+    if done && common == Common::Pause {
+        give_way(ex);
+    }
+    done
+}
+
+/// False if it isn't one of those, or faults.
+fn pass(regs: &mut Regs, common: Common, len: u64) -> bool {
+    let done = match common {
+        Common::Pause => true,
+        Common::Xgetbv => xgetbv(regs),
+        Common::SegmentBase(base) => segment_base(regs, base),
+        _ => false,
+    };
+    if done {
+        regs.rip += len;
+    }
+    done
+}
+
+/// A pause says that the thread waits for another one.
+fn give_way(ex: &mut Executor) {
+    if ex.multi_threaded() {
+        ex.yield_turn();
+    }
+}
+
 fn answer(ex: &mut Executor, common: Common, len: u64) -> Kind {
     match common {
         Common::Cpuid => {
@@ -104,15 +143,13 @@ fn answer(ex: &mut Executor, common: Common, len: u64) -> Kind {
             ex.gs.regs.gpr[register] = processor().1 as u64;
             ex.gs.regs.rip += len;
         }
-        Common::Xgetbv => xgetbv(ex, len),
-        Common::Pause => {
-            ex.gs.regs.rip += len;
-            // A pause says that the thread waits for another one.
-            if ex.multi_threaded() {
-                ex.yield_turn();
+        Common::Xgetbv | Common::Pause | Common::SegmentBase(_) => {
+            if !pass(&mut ex.gs.regs, common, len) {
+                general_protection(ex);
+            } else if common == Common::Pause {
+                give_way(ex);
             }
         }
-        Common::SegmentBase(base) => segment_base(ex, base, len),
     }
     Kind::Other
 }
@@ -268,18 +305,17 @@ fn common(bytes: &[u8; LONGEST]) -> Option<(Common, u64)> {
     }
 }
 
-fn xgetbv(ex: &mut Executor, len: u64) {
+fn xgetbv(regs: &mut Regs) -> bool {
     // XCR0, and which of its components are in use: all, whatever the hardware last noticed.
-    if !matches!(ex.gs.regs.gpr[RCX] as u32, 0 | 1) {
-        return general_protection(ex);
+    let known = matches!(regs.gpr[RCX] as u32, 0 | 1);
+    if known {
+        regs.gpr[RAX] = cpuid::XCR0;
+        regs.gpr[RDX] = 0;
     }
-    ex.gs.regs.gpr[RAX] = cpuid::XCR0;
-    ex.gs.regs.gpr[RDX] = 0;
-    ex.gs.regs.rip += len;
+    known
 }
 
-fn segment_base(ex: &mut Executor, base: SegmentBase, len: u64) {
-    let regs = &mut ex.gs.regs;
+fn segment_base(regs: &mut Regs, base: SegmentBase) -> bool {
     let slot = if base.gs {
         &mut regs.gs_base
     } else {
@@ -290,13 +326,13 @@ fn segment_base(ex: &mut Executor, base: SegmentBase, len: u64) {
         let value = regs.gpr[base.register] & mask;
         let canonical = (value as i64) << 16 >> 16 == value as i64;
         if !canonical {
-            return general_protection(ex);
+            return false;
         }
         *slot = value;
     } else {
         regs.gpr[base.register] = *slot & mask;
     }
-    ex.gs.regs.rip += len;
+    true
 }
 
 /// What hardly any program executes.
