@@ -91,6 +91,8 @@ struct State {
     /// Asked for by others, to be given away at the next occasion.
     asked: Vec<Entry>,
     used: FxHashSet<u64>,
+    /// How long objects are, as a replay knows it.
+    sizes: FxHashMap<u64, (Object, u64)>,
     /// Second mappings of single pages, always accessible: for the kernel's futexes.
     aliases: FxHashMap<(u64, u64), u64>,
     records: Vec<Record>,
@@ -118,6 +120,7 @@ fn state() -> &'static mut State {
         shadows: FxHashMap::default(),
         asked: Vec::new(),
         used: FxHashSet::default(),
+        sizes: FxHashMap::default(),
         aliases: FxHashMap::default(),
         records: Vec::new(),
         governs: false,
@@ -157,8 +160,32 @@ pub fn is_used_by_others(object: &Object) -> bool {
 }
 
 /// A shared mapping was made. True if it is closed, which is then to be written down.
-pub fn add(range: Range<u64>, object: Object, offset: u64, prot: i32) -> bool {
-    state().add(range, object, offset, prot)
+pub fn add(range: Range<u64>, object: Object, offset: u64, size: u64, prot: i32) -> bool {
+    let state = state();
+    state.sizes.insert(sharing::name(&object), (object, size));
+    state.add(range, object, offset, prot)
+}
+
+/// The size of an object has changed, and is written down.
+pub fn resized(object: Object, size: u64) {
+    let name = sharing::name(&object);
+    if let Some(known) = state().sizes.get_mut(&name) {
+        known.1 = size;
+    }
+}
+
+/// Whether any process has mapped a file or segment shared.
+#[inline]
+pub fn anybody() -> bool {
+    state().sharing.as_ref().is_some_and(Sharing::anybody)
+}
+
+/// Before this process writes to a part of a file by a system call: if others have mapped it, its pages
+/// become this process's.
+pub fn own_file(object: &Object, range: Range<u64>) {
+    if !range.is_empty() {
+        state().own_file(object, range.start / PAGE..range.end.div_ceil(PAGE));
+    }
 }
 
 /// Nothing of the range is mapped any more.
@@ -512,24 +539,7 @@ impl State {
             stop::exit(stop::STATUS)
         };
         let before = self.shadows.remove(&entry);
-        let mut first = false;
-        if !self.held.contains_key(&entry) {
-            if let Some(was_first) = sharing.try_acquire(entry) {
-                first = was_first;
-            } else {
-                self.remember();
-                if let Some(sharing) = &self.sharing {
-                    first = sharing.acquire(entry, &kick, &late);
-                }
-            }
-            self.held.insert(entry, (view.name, page));
-            self.recent.retain(|&other| other != entry);
-            if self.recent.len() == REMEMBERED {
-                self.recent.remove(0);
-            }
-            self.recent.push(entry);
-            self.collect();
-        }
+        let first = !self.held.contains_key(&entry) && self.take(entry, view.name, page);
         let places = self.places(view.name, page);
         for place in &places {
             let range = place.start..place.end;
@@ -542,12 +552,79 @@ impl State {
         let Some((place, now)) = place.and_then(|p| Some((p, read_page(p.start)?))) else {
             return;
         };
+        self.grown(view.name, (page + 1) * PAGE);
         match before {
             Some(before) => self.differences(place.start, &before, &now),
             None if first && view.known => {}
             None => self
                 .records
                 .push(Record::Contents(place.start, now.to_vec())),
+        }
+    }
+
+    /// Makes a page this process's; true if it was nobody's, ever.
+    fn take(&mut self, entry: Entry, name: u64, page: u64) -> bool {
+        let Some(sharing) = &self.sharing else {
+            return false;
+        };
+        let first = match sharing.try_acquire(entry) {
+            Some(first) => first,
+            None => {
+                self.remember();
+                let sharing = self.sharing.as_ref();
+                sharing.is_some_and(|sharing| sharing.acquire(entry, &kick, &late))
+            }
+        };
+        self.held.insert(entry, (name, page));
+        self.recent.retain(|&other| other != entry);
+        if self.recent.len() == REMEMBERED {
+            self.recent.remove(0);
+        }
+        self.recent.push(entry);
+        self.collect();
+        first
+    }
+
+    /// There is a page of the object up to `end`: another process may have made its file longer.
+    fn grown(&mut self, name: u64, end: u64) {
+        if let Some((object, size)) = self.sizes.get_mut(&name)
+            && size.next_multiple_of(PAGE) < end
+        {
+            *size = end;
+            let (object, size) = (*object, end);
+            let change = Change::Resize { object, size };
+            self.records.push(Record::Change(change));
+        }
+    }
+
+    /// Before this process writes to a file by a system call: its pages become this process's.
+    fn own_file(&mut self, object: &Object, pages: Range<u64>) {
+        let name = sharing::name(object);
+        let used = |s: &Sharing| s.is_used_by_others(name);
+        if !self.sharing.as_ref().is_some_and(used) || !self.join(object) {
+            return;
+        }
+        self.governs = true;
+        let mut all = false;
+        while !std::mem::replace(&mut all, true) {
+            for page in pages.clone() {
+                let Some(sharing) = &self.sharing else { return };
+                let Some(entry) = sharing.page(name, page) else {
+                    return;
+                };
+                if self.held.contains_key(&entry) {
+                    continue;
+                }
+                // One may be lost while another is waited for.
+                all = false;
+                match self.places(name, page).first().copied() {
+                    Some(place) => self.acquire(&place, place.start),
+                    None => {
+                        self.take(entry, name, page);
+                        self.shadows.remove(&entry);
+                    }
+                }
+            }
         }
     }
 

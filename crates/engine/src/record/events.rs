@@ -134,6 +134,11 @@ impl Executor {
         };
         self.recorder().call = Some(written);
         self.threads.count_call();
+        if govern::anybody()
+            && let Some((offset, len)) = sent::writes_file(table::lookup(nr), &args)
+        {
+            self.memory.before_file_write(args[0] as i32, offset, len);
+        }
         let outcome = match self.refusal(nr, &args) {
             Some(errno) => Outcome::Return(sys::err(errno)),
             None => kernel::dispatch(self),

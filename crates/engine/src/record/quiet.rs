@@ -32,7 +32,8 @@ impl Executor {
         let Some(before) = recorder.quiet.take() else {
             return;
         };
-        let ticks = recorder.take_arrived() + now.saturating_sub(recorder.base);
+        // Not `take_arrived`: what became of shared memory here is behind the instruction.
+        let ticks = std::mem::take(&mut recorder.arrived) + now.saturating_sub(recorder.base);
         recorder.base = now;
         let (_, passed) = recorder.passed;
         let what = Instruction::Quiet { passed };
