@@ -507,16 +507,19 @@ impl State {
     fn acquire(&mut self, view: &View, addr: u64) {
         let page = view.page_of(addr);
         let Some(sharing) = &self.sharing else { return };
-        let Some((entry, fresh)) = sharing.page(view.name, page) else {
+        let Some(entry) = sharing.page(view.name, page) else {
             stop::warn("more memory is shared between processes than can be recorded (4 GiB)");
             stop::exit(stop::STATUS)
         };
         let before = self.shadows.remove(&entry);
+        let mut first = false;
         if !self.held.contains_key(&entry) {
-            if !sharing.try_acquire(entry) {
+            if let Some(was_first) = sharing.try_acquire(entry) {
+                first = was_first;
+            } else {
                 self.remember();
                 if let Some(sharing) = &self.sharing {
-                    sharing.acquire(entry, &kick, &late);
+                    first = sharing.acquire(entry, &kick, &late);
                 }
             }
             self.held.insert(entry, (view.name, page));
@@ -541,7 +544,7 @@ impl State {
         };
         match before {
             Some(before) => self.differences(place.start, &before, &now),
-            None if fresh && view.known => {}
+            None if first && view.known => {}
             None => self
                 .records
                 .push(Record::Contents(place.start, now.to_vec())),

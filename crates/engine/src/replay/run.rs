@@ -179,18 +179,14 @@ impl<'a> Replay<'a> {
         };
         match after {
             After::Nothing => {}
-            After::Started => self.started(),
+            After::Started => self.send(&Message::Started {
+                stream: self.stream,
+            }),
             After::Resumed(result) => self.resumed(result),
             After::Forked(stream) => self.forked(stream),
             After::Output(output, call) => self.written(output, &call),
         }
         Ok(true)
-    }
-
-    fn started(&mut self) {
-        self.send(&Message::Started {
-            stream: self.stream,
-        });
     }
 
     /// The guest's output is shown when its call returned.

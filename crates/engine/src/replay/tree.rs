@@ -198,6 +198,32 @@ struct Coordinator<'a> {
     children: Vec<Child>,
 }
 
+/// A replaying process.
+struct Child {
+    pid: i32,
+    /// Readable once it has ended; none on old kernels.
+    end: Option<OwnedFd>,
+}
+
+impl Child {
+    fn new(pid: i32) -> Child {
+        // SAFETY: makes a descriptor for a child of ours, closed on exec.
+        let fd = unsafe { syscall!(libc::SYS_pidfd_open, pid, 0) };
+        let end = (fd >= 0).then(|| {
+            // SAFETY: just made, nobody else's.
+            unsafe { OwnedFd::from_raw_fd(fd as i32) }
+        });
+        Child { pid, end }
+    }
+
+    fn lives(&self) -> bool {
+        let mut status = 0i32;
+        let flags = libc::WNOHANG;
+        // SAFETY: asks about a child of ours.
+        unsafe { syscall!(libc::SYS_wait4, self.pid, &raw mut status, flags, 0) == 0 }
+    }
+}
+
 /// Replays what is asked for; returns when all of it is done.
 pub fn replay(recording: &Recording, request: &Request) -> Result<Outcome, String> {
     let (roots, wanted) = plan(recording, request)?;
@@ -249,7 +275,8 @@ impl Coordinator<'_> {
             let before = self.children.len();
             self.children.retain(Child::lives);
             if self.children.len() == before {
-                wait(&[mine, words.as_raw_fd()], &self.children);
+                // Until there is something, or a child of ours has ended.
+                self.wait(mine, words.as_raw_fd());
             }
         }
         // Forked replays are nobody's children here: their end of the socket closes with the last.
@@ -263,7 +290,7 @@ impl Coordinator<'_> {
                 Taken::Nothing => {}
             }
             if !pass_on(&mut words) {
-                wait(&[mine, words.as_raw_fd()], &[]);
+                wait_readable(&[mine, words.as_raw_fd()], 1000);
             }
         }
         pass_on(&mut words);
@@ -351,6 +378,18 @@ impl Coordinator<'_> {
             // Of streams that nobody asked for.
             _ => {}
         }
+    }
+
+    /// Waits for something to read there, or the end of a child.
+    fn wait(&self, messages: RawFd, words: RawFd) {
+        let ends = self.children.iter().filter_map(|child| child.end.as_ref());
+        let fds: Vec<RawFd> = [messages, words]
+            .into_iter()
+            .chain(ends.map(AsRawFd::as_raw_fd))
+            .collect();
+        // Without descriptors for all ends one has to look.
+        let all = fds.len() == self.children.len() + 2;
+        wait_readable(&fds, if all { -1 } else { 20 });
     }
 
     /// Something is wrong: nobody goes on unheard.
@@ -480,48 +519,20 @@ fn pass_on(words: &mut io::PipeReader) -> bool {
     any
 }
 
-/// A replaying process.
-struct Child {
-    pid: i32,
-    /// Readable once it has ended; none on old kernels.
-    end: Option<OwnedFd>,
-}
-
-impl Child {
-    fn new(pid: i32) -> Child {
-        // SAFETY: makes a descriptor for a child of ours.
-        let fd = unsafe { syscall!(libc::SYS_pidfd_open, pid, 0) };
-        let end = (fd >= 0).then(|| {
-            // SAFETY: just made, nobody else's.
-            unsafe { OwnedFd::from_raw_fd(fd as i32) }
-        });
-        Child { pid, end }
-    }
-
-    fn lives(&self) -> bool {
-        let mut status = 0i32;
-        let flags = libc::WNOHANG;
-        // SAFETY: asks about a child of ours.
-        unsafe { syscall!(libc::SYS_wait4, self.pid, &raw mut status, flags, 0) == 0 }
-    }
-}
-
-/// Waits for something to read or the end of a child.
-fn wait(fds: &[RawFd], children: &[Child]) {
-    let ends = children.iter().filter_map(|child| child.end.as_ref());
-    let mut polls: Vec<libc::pollfd> = fds
-        .iter()
-        .copied()
-        .chain(ends.map(AsRawFd::as_raw_fd))
-        .map(|fd| libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        })
-        .collect();
-    // Without descriptors for ends one has to look.
-    let all = polls.len() == children.len() + fds.len();
-    let timeout = if all { -1 } else { 20 };
-    // SAFETY: as many as it says, alive during the call.
-    unsafe { syscall!(libc::SYS_poll, polls.as_mut_ptr(), polls.len(), timeout) };
+fn wait_readable(fds: &[RawFd], milliseconds: i32) {
+    let poll = |&fd| libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let mut polls: Vec<libc::pollfd> = fds.iter().map(poll).collect();
+    // SAFETY: as many pollfds as it says, alive during the call.
+    unsafe {
+        syscall!(
+            libc::SYS_poll,
+            polls.as_mut_ptr(),
+            polls.len(),
+            milliseconds
+        )
+    };
 }

@@ -63,7 +63,8 @@ impl Executor {
     /// Whether the kernel reads or writes governed memory for a call.
     fn uses_governed(&self, nr: i64, args: &[u64; 6]) -> bool {
         let ranges = Scratch::ranges(self, table::lookup(nr as u64), args);
-        let governed = |&(addr, len): &(u64, u64)| govern::governs(&(addr..addr.saturating_add(len)));
+        let governed =
+            |&(addr, len): &(u64, u64)| govern::governs(&(addr..addr.saturating_add(len)));
         ranges.iter().any(governed)
     }
 
