@@ -15,7 +15,7 @@ pub type Check = fn(&Job, &Header) -> Result<(), Failed>;
 /// `suite/` if that is empty.
 pub fn trials(
     suite: &str,
-    builds: impl Fn(&str, &[String]) -> Vec<String>,
+    builds: impl Fn(&str, &Header, Vec<String>) -> Vec<String>,
     check: Check,
 ) -> Vec<Trial> {
     let folder = scratch::sources().join("guests");
@@ -24,7 +24,7 @@ pub fn trials(
         let header = Header::read(&source.path);
         let missing = header.cpu.iter().any(|flag| !cpu::has(flag));
         let variants = compile::variants(&source.path, &header);
-        for variant in builds(&source.name, &variants) {
+        for variant in builds(&source.name, &header, variants) {
             let name = match suite {
                 "" => format!("{}/{variant}", source.name),
                 suite => format!("{suite}/{}/{variant}", source.name),

@@ -30,6 +30,8 @@ pub struct Header {
     pub cpu: Vec<String>,
     /// Programs without which a workload cannot run.
     pub needs: Vec<String>,
+    /// What it does isn't recorded exactly (`docs/limits.md`).
+    pub unrecordable: bool,
     /// Left to `make test-all`.
     pub long: bool,
     /// Left to `make test-all` when recorded.
@@ -51,6 +53,7 @@ impl Default for Header {
             status: Ending::Exit(0),
             cpu: Vec::new(),
             needs: Vec::new(),
+            unrecordable: false,
             long: false,
             recorded_long: false,
             timeout: Duration::from_secs(30),
@@ -88,6 +91,7 @@ impl Header {
                 "status" => header.status = ending(value)?,
                 "cpu" => header.cpu.extend(words()),
                 "needs" => header.needs.extend(words()),
+                "recorded" if value == "no" => header.unrecordable = true,
                 "run" if value == "long" => header.long = true,
                 "recorded" if value == "long" => header.recorded_long = true,
                 "timeout" => {

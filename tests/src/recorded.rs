@@ -69,10 +69,12 @@ impl Recording {
     pub fn replays_as(&self, recorded: &Outcome) -> Result<(), Failed> {
         let before = compare::files(&self.job.dir, &[]);
         let replay = self.command("replay", &["--verify"]);
-        let replayed = replay.run();
+        let mut replayed = replay.run();
+        let verified = take_verdict(&mut replayed.stderr);
         let after = compare::files(&self.job.dir, &[]);
         match difference(("recorded", recorded), ("replayed", &replayed))
             .or_else(|| differing_file(("before", &before), ("after the replay", &after)))
+            .or_else(|| (!verified).then(|| "nothing was verified".into()))
         {
             None => Ok(()),
             Some(what) => Err(report(
@@ -82,6 +84,16 @@ impl Recording {
             )),
         }
     }
+}
+
+/// Takes away what `--verify` says at the end, after the program's own output.
+fn take_verdict(stderr: &mut Vec<u8>) -> bool {
+    const VERDICT: &[u8] = b"clew: verified: ";
+    let at = stderr.windows(VERDICT.len()).rposition(|w| w == VERDICT);
+    if let Some(at) = at {
+        stderr.truncate(at);
+    }
+    at.is_some()
 }
 
 impl Drop for Recording {

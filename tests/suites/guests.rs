@@ -6,7 +6,7 @@ use libtest_mimic::Arguments;
 fn main() {
     let trials = guests::trials(
         "",
-        |_, variants| variants.to_vec(),
+        |_, _, variants| variants,
         |job, header| compare::native_and_clew(job, header, &|| {}),
     );
     libtest_mimic::run(&Arguments::from_args(), trials).exit();

@@ -1,5 +1,5 @@
-// A JIT that writes through one mapping and runs from another (memfd), as hardened ones do;
-// also a shared mapping changed by another process.
+// A JIT that writes through one mapping and runs from another (memfd), as hardened ones do; code in
+// private memory after a fork.
 #include "guest.h"
 int main(void) {
     int fd = memfd_create("code", 0);
@@ -23,16 +23,7 @@ int main(void) {
         CHECK(((int (*)(void))(x + 4096))() == i);
     }
     say("through the file");
-    for (int i = 0; i < 5; i++) {
-        pid_t pid = fork();
-        if (!pid) {
-            w[1] = 100 + i;
-            _exit(0);
-        }
-        waitpid(pid, NULL, 0);
-        CHECK((f() & 255) == 100 + i);
-    }
-    say("through a child");
+    CHECK(munmap(w, 65536) == 0 && munmap(x, 65536) == 0);
     // A private writable-executable copy after fork: each side its own.
     unsigned char *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     memcpy(p, "\xb8\x01\0\0\0\xc3", 6);

@@ -1,14 +1,15 @@
 // Four threads count in one variable without a lock, and a handler counts beside the program it
-// interrupts. Updates may be lost, never gained. With an argument: says how many were.
+// interrupts. Updates may be lost, never gained. With an argument: says how many were
+// (of how many, in each thread, the next one says).
 // variants: static pie
 // flags: -O1
 #include "guest.h"
 #include <sys/time.h>
-#define ROUNDS 100000L
+static long rounds = 100000;
 static volatile long shared, beside;
 static void *count(void *u) {
     (void)u;
-    for (long i = 0; i < ROUNDS; i++) {
+    for (long i = 0; i < rounds; i++) {
         long value = shared;
         shared = value + 1;
     }
@@ -22,9 +23,10 @@ static void handler(int sig) {
 }
 int main(int argc, char **argv) {
     pthread_t threads[4];
+    if (argc > 2) rounds = atol(argv[2]);
     for (int i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, count, NULL) == 0);
     for (int i = 0; i < 4; i++) CHECK(pthread_join(threads[i], NULL) == 0);
-    CHECK(shared > 0 && shared <= 4 * ROUNDS);
+    CHECK(shared > 0 && shared <= 4 * rounds);
     if (argc > 1 && !strcmp(argv[1], "handler")) {
         // Until one interrupts the addition itself.
         signal(SIGALRM, handler);
@@ -39,7 +41,7 @@ int main(int argc, char **argv) {
         setitimer(ITIMER_REAL, &never, NULL);
         say(beside == own + handled ? "nothing was lost" : "a handler's work was lost");
     } else if (argc > 1) {
-        say("%ld", 4 * ROUNDS - shared);
+        say("%ld", 4 * rounds - shared);
     } else {
         say("counted");
     }

@@ -31,7 +31,10 @@ pub fn make(ex: &mut Executor, call: &'static Call, args: &Args) -> Outcome {
         govern::acquire_all(&Scratch::ranges(ex, call, args));
     }
     if !can_wait {
-        return Outcome::Return(direct(ex, call, args));
+        return Outcome::Return(match call.wait {
+            Wait::Timeout(_) => question(ex, call, args),
+            _ => direct(ex, call, args),
+        });
     }
     if !ex.multi_threaded() {
         return blocking(ex, call, args);
@@ -48,6 +51,17 @@ fn blocking(ex: &mut Executor, call: &Call, args: &Args) -> Outcome {
         return ex.call_blocking(call.nr as i64, *args);
     }
     outcome
+}
+
+/// A call with a timeout of 0. The kernel says EINTR where nothing is ready and a signal has just come,
+/// which may be the engine's own; one for the guest is delivered after the call either way.
+fn question(ex: &mut Executor, call: &Call, args: &Args) -> i64 {
+    loop {
+        let ret = direct(ex, call, args);
+        if ret != err(libc::EINTR) {
+            return ret;
+        }
+    }
 }
 
 /// The call's result if it can be had without waiting.
@@ -101,7 +115,7 @@ fn attempt(ex: &mut Executor, call: &'static Call, args: &Args) -> Option<i64> {
         Wait::Timeout(i) => {
             let mut now = *args;
             now[i as usize] = 0;
-            let ret = direct(ex, call, &now);
+            let ret = question(ex, call, &now);
             if ret == 0 {
                 // Nobody is ready: poll has written that down.
                 outputs::each(call, &now, Some(0), &mut access::note_write);

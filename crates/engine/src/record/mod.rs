@@ -9,6 +9,7 @@
 pub mod events;
 pub mod files;
 pub mod output;
+mod processes;
 pub mod recorder;
 pub mod values;
 

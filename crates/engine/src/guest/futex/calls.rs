@@ -4,7 +4,7 @@ use super::time::{self, Kind};
 use super::wake_op::WakeOp;
 use crate::executor::Executor;
 use crate::guest::access::{self, Fault};
-use crate::guest::threads::{Restart, State, Wake};
+use crate::guest::threads::{Finish, Restart, State, Wake};
 use crate::kernel::Outcome;
 use crate::memory::govern;
 use crate::sys::err;
@@ -64,12 +64,14 @@ fn uses_second_word(command: i32) -> bool {
 
 /// The kernel's own futexes.
 fn in_kernel(ex: &mut Executor, command: i32, mut args: [u64; 6]) -> Outcome {
+    let mut finish = None;
     if govern::active() {
+        finish = after_wait(args[0]);
         args = on_governed_memory(ex, command, args);
     }
     match command {
         libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET | libc::FUTEX_LOCK_PI | LOCK_PI2 => {
-            ex.call_blocking(libc::SYS_futex, args)
+            ex.call_blocking_then(libc::SYS_futex, args, finish)
         }
         // Two system calls in one, with a wait in the middle: nobody uses them any more.
         libc::FUTEX_WAIT_REQUEUE_PI | libc::FUTEX_CMP_REQUEUE_PI => {
@@ -78,6 +80,18 @@ fn in_kernel(ex: &mut Executor, command: i32, mut args: [u64; 6]) -> Outcome {
         // The owner of a PI futex is the calling kernel thread.
         _ => Outcome::Return(ex.call_on_proxy(libc::SYS_futex, args)),
     }
+}
+
+/// When the owner of a robust lock is killed the kernel itself marks the lock, whosever the page is, and
+/// wakes one who waits: what that one finds is written down.
+fn after_wait(word: u64) -> Option<Finish> {
+    govern::governs(&(word..word.saturating_add(4))).then(|| -> Finish {
+        Box::new(move |_, value| {
+            govern::acquire_all(&[(word, 4)]);
+            access::note_write(word, 4);
+            value
+        })
+    })
 }
 
 /// A word in memory that is shared with other recorded processes may be theirs at the moment, but the kernel

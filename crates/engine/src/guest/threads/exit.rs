@@ -44,11 +44,12 @@ impl Executor {
     /// `exit_group`: ends the process.
     pub fn exit_group(&mut self, status: u64) -> ! {
         self.ending();
-        self.record_exit(status as i32);
+        // What other processes will find is a part of the recording.
         let slots: Vec<usize> = self.threads.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
             self.release_robust(slot);
         }
+        self.record_exit(status as i32);
         // SAFETY: ends the process.
         unsafe {
             crate::syscall!(libc::SYS_exit_group, status);
