@@ -136,7 +136,10 @@ impl Writing {
             if quiet > 1 && attention.load(SeqCst) == attention::NONE {
                 // More is likely to come right after the first.
                 quiet = 0;
-                self.channel.wait_for_call(self.channel.calls(), Some(NAP));
+                let calls = self.channel.calls();
+                if self.channel.control().round_wanted.load(SeqCst) == 0 {
+                    self.channel.wait_for_call(calls, Some(NAP));
+                }
             }
         }
     }
