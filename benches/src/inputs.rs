@@ -11,7 +11,7 @@ pub fn prepare() -> Result<PathBuf, String> {
     let target = exe.ancestors().nth(2).ok_or("not in a target folder")?;
     let dir = target.join("clew-bench");
     // Named for their contents: change this when an input changes.
-    let stamp = dir.join("inputs-2");
+    let stamp = dir.join("inputs-3");
     if stamp.exists() {
         return Ok(dir);
     }
@@ -31,7 +31,9 @@ fn make(dir: &Path) -> std::io::Result<()> {
     fs::write(dir.join("pi.bc"), "scale=2000; 4*a(1)\n")?;
     fs::write(dir.join("loop.py"), PYTHON)?;
     fs::write(dir.join("rows.sql"), SQL)?;
+    fs::write(dir.join("transactions.sql"), transactions())?;
     fs::write(dir.join("big.c"), big_c())?;
+    fs::write(dir.join("queue.c"), QUEUE)?;
     fs::write(dir.join("calls.c"), CALLS)?;
     fs::write(dir.join("true200.sh"), "/bin/true\n".repeat(200))?;
     fs::write(dir.join("loop.js"), NODE)?;
@@ -56,6 +58,7 @@ fn build(dir: &Path) -> Result<(), String> {
         }
     };
     run("gcc", &["-O2", "calls.c", "-o", "calls"])?;
+    run("gcc", &["-O2", "-pthread", "queue.c", "-o", "queue"])?;
     run("javac", &["-d", "java", "java/Loop.java"])
 }
 
@@ -94,6 +97,26 @@ fn compressible(size: usize) -> Vec<u8> {
     let mut bytes = out.into_bytes();
     bytes.truncate(size);
     bytes
+}
+
+/// 20,000 rows in 200 transactions, each written to the disk.
+fn transactions() -> String {
+    let mut text = String::from(
+        "create table t(id integer primary key, k text, v real);\ncreate index tk on t(k);\n",
+    );
+    for transaction in 0..200 {
+        text.push_str("begin;\n");
+        for row in transaction * 100..(transaction + 1) * 100 {
+            let key = row * 7919 % 50_000;
+            let _ = writeln!(
+                text,
+                "insert into t values({row}, 'key{key}', {row} / 7.0);"
+            );
+        }
+        text.push_str("commit;\n");
+    }
+    text.push_str("select count(*), sum(v) from t where k like 'key1%';\n");
+    text
 }
 
 /// About 16,000 lines of ordinary C: loops, switches, structures, calls, and tables.
@@ -198,6 +221,52 @@ int main(void)
         gettimeofday(&tv, 0);
         clock_gettime(CLOCK_MONOTONIC, &ts);
     }
+    return 0;
+}
+";
+
+const QUEUE: &str = "\
+#include <pthread.h>
+#include <stdio.h>
+enum { ITEMS = 800000, ROOM = 64 };
+static int queue[ROOM];
+static unsigned in, out;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t taken = PTHREAD_COND_INITIALIZER, put = PTHREAD_COND_INITIALIZER;
+static void *produce(void *unused)
+{
+    for (int i = 0; i < ITEMS / 2; i++) {
+        pthread_mutex_lock(&lock);
+        while (in - out == ROOM) pthread_cond_wait(&taken, &lock);
+        queue[in++ % ROOM] = i;
+        pthread_cond_signal(&put);
+        pthread_mutex_unlock(&lock);
+    }
+    return unused;
+}
+static void *consume(void *unused)
+{
+    long sum = 0;
+    for (int i = 0; i < ITEMS / 2; i++) {
+        pthread_mutex_lock(&lock);
+        while (in == out) pthread_cond_wait(&put, &lock);
+        sum += queue[out++ % ROOM];
+        pthread_cond_signal(&taken);
+        pthread_mutex_unlock(&lock);
+    }
+    return (void *)sum;
+}
+int main(void)
+{
+    pthread_t threads[4];
+    long total = 0;
+    for (int i = 0; i < 4; i++) pthread_create(&threads[i], 0, i < 2 ? produce : consume, 0);
+    for (int i = 0; i < 4; i++) {
+        void *sum;
+        pthread_join(threads[i], &sum);
+        if (i >= 2) total += (long)sum;
+    }
+    printf(\"%ld\\n\", total);
     return 0;
 }
 ";

@@ -1,14 +1,18 @@
-//! `make bench`: every row of the speed table, natively, under `clew run` and under two other
-//! translators, in turn; medians and ratios to native of the same session come out.
+//! `make bench`: every row of the speed tables, natively, under `clew run` and under two other
+//! translators, and recorded and replayed, in turn; medians and ratios to native of the same session
+//! come out.
 //!
 //! * [`rows`]: the work and its targets
 //! * [`inputs`]: the files it works on, made here, the same everywhere
 //! * [`translator`]: ways to run a command
 //! * [`measure`]: one run to CPU time, wall time and memory
-//! * [`report`]: the table, for people, README and machines
+//! * [`report`]: the tables, for people, README and machines
+//! * [`recorded`], [`recorded_report`]: the same for record and replay
 
 mod inputs;
 mod measure;
+mod recorded;
+mod recorded_report;
 mod report;
 mod rows;
 mod translator;
@@ -19,6 +23,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use measure::Sample;
+use recorded::Bench;
+use recorded_report::Line;
 use report::Result;
 use rows::Row;
 use translator::Translator;
@@ -36,6 +42,9 @@ struct Options {
     /// Only these translators, beside native
     #[arg(long, value_name = "TRANSLATOR", value_delimiter = ',')]
     only: Vec<String>,
+    /// Only one of the tables: run, or record (with replay)
+    #[arg(long, value_name = "TABLE", value_parser = ["run", "record"])]
+    table: Option<String>,
     /// The command to measure
     #[arg(long, value_name = "PATH", env = "CLEW")]
     clew: Option<PathBuf>,
@@ -47,11 +56,17 @@ struct Options {
     list: bool,
 }
 
+/// Runs of each row for record and replay: they take long.
+const MOST_RECORDED: usize = 3;
+
 fn main() -> ExitCode {
     let options = Options::parse();
     if options.list {
         for row in rows::all() {
-            println!("{}", row.name);
+            println!("run     {}", row.name);
+        }
+        for row in rows::recorded() {
+            println!("record  {}", row.name);
         }
         return ExitCode::SUCCESS;
     }
@@ -70,30 +85,40 @@ fn run(options: &Options) -> std::result::Result<(), String> {
     if !clew.exists() {
         return Err(format!("{} is missing: make build", clew.display()));
     }
-    let chosen = |row: &Row| {
-        options.row.is_empty()
-            || options
-                .row
-                .iter()
-                .any(|name| row.name.contains(name.as_str()))
+    let chosen = |name: &str| {
+        let named = |part: &String| name.contains(part.as_str());
+        options.row.is_empty() || options.row.iter().any(named)
     };
-    let rows: Vec<Row> = rows::all().into_iter().filter(chosen).collect();
+    let wanted = |table: &str| options.table.as_deref().is_none_or(|only| only == table);
     let translators: Vec<Translator> = Translator::all(&clew)
         .into_iter()
         .filter(|translator| translator.is_wanted(&options.only))
         .collect();
     let dir = inputs::prepare()?;
     let mut results = Vec::new();
-    for row in &rows {
-        let result = measure_row(row, &translators, &dir, options.runs);
-        report::print_row(&result, results.is_empty());
-        results.push(result);
+    for row in rows::all() {
+        if wanted("run") && chosen(row.name) {
+            let result = measure_row(&row, &translators, &dir, options.runs);
+            report::print_row(&result, results.is_empty());
+            results.push(result);
+        }
+    }
+    let bench = Bench::new(&clew, &dir);
+    let mut lines = Vec::new();
+    for row in rows::recorded() {
+        if wanted("record") && chosen(row.name) {
+            let times = bench.measure(&row, options.runs.min(MOST_RECORDED));
+            let line = Line::new(row, times);
+            recorded_report::print(&line, lines.is_empty());
+            lines.push(line);
+        }
     }
     // A partial table must not replace a whole one.
-    if options.dry || !options.row.is_empty() || !options.only.is_empty() {
+    let partial = !options.row.is_empty() || !options.only.is_empty() || options.table.is_some();
+    if options.dry || partial {
         return Ok(());
     }
-    report::write(&results, options.runs).map_err(|error| error.to_string())
+    report::write(&results, &lines, options.runs).map_err(|error| error.to_string())
 }
 
 /// One warm-up each, then the translators in turn, so that a change of the machine's mood

@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::measure::Sample;
+use crate::recorded_report::{self, Line};
 use crate::rows::{Measure, Row};
 use crate::translator::Translator;
 
@@ -105,7 +106,7 @@ impl Result {
     }
 }
 
-fn duration(time: Duration) -> String {
+pub fn duration(time: Duration) -> String {
     let ms = time.as_secs_f64() * 1000.0;
     match ms {
         ms if ms < 10.0 => format!("{ms:.2} ms"),
@@ -142,32 +143,37 @@ pub fn print_row(result: &Result, first: bool) {
     }
 }
 
-/// Writes README's table, docs/bench.md and docs/bench.json.
-pub fn write(results: &[Result], runs: usize) -> io::Result<()> {
+/// Writes README's tables, docs/bench.md and docs/bench.json.
+pub fn write(results: &[Result], lines: &[Line], runs: usize) -> io::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("benches is in the repository");
     let docs = root.join("docs");
     fs::create_dir_all(&docs)?;
-    fs::write(docs.join("bench.json"), json_text(results, runs))?;
-    fs::write(docs.join("bench.md"), page(results, runs))?;
+    fs::write(docs.join("bench.json"), json_text(results, lines, runs))?;
+    fs::write(docs.join("bench.md"), page(results, lines, runs))?;
     let readme = root.join("README.md");
-    let text = fs::read_to_string(&readme).unwrap_or_default();
-    match between_markers(&text, &table(results)) {
-        Some(text) => fs::write(readme, text),
-        None => {
-            eprintln!("clew-bench: README.md has no <!-- bench:begin --> ... <!-- bench:end -->");
-            Ok(())
+    let mut text = fs::read_to_string(&readme).unwrap_or_default();
+    let tables = [
+        ("bench", table(results)),
+        ("bench-record", recorded_report::table(lines)),
+    ];
+    for (name, table) in tables {
+        match between_markers(&text, name, &table) {
+            Some(changed) => text = changed,
+            None => eprintln!(
+                "clew-bench: README.md has no <!-- {name}:begin --> ... <!-- {name}:end -->"
+            ),
         }
     }
+    fs::write(readme, text)
 }
 
-const BEGIN: &str = "<!-- bench:begin -->";
-const END: &str = "<!-- bench:end -->";
-
-fn between_markers(text: &str, table: &str) -> Option<String> {
-    let start = text.find(BEGIN)? + BEGIN.len();
-    let end = start + text[start..].find(END)?;
+/// Puts the table between the markers of that name.
+fn between_markers(text: &str, name: &str, table: &str) -> Option<String> {
+    let begin = format!("<!-- {name}:begin -->");
+    let start = text.find(&begin)? + begin.len();
+    let end = start + text[start..].find(&format!("<!-- {name}:end -->"))?;
     Some(format!("{}\n{table}{}", &text[..start], &text[end..]))
 }
 
@@ -192,13 +198,21 @@ fn table(results: &[Result]) -> String {
     out
 }
 
-fn page(results: &[Result], runs: usize) -> String {
+fn page(results: &[Result], lines: &[Line], runs: usize) -> String {
     let mut out = format!(
         "# Speed\n\n`make bench` wrote this page. Ratios to native in the same session: CPU time (user and \
          system, whole process tree), or wall time where it says so. Medians of {runs} runs after a warm-up, \
          translators in turn; one run each for valgrind and qemu. Machine: {}.\n\n{}\n",
         machine(),
         table(results)
+    );
+    let _ = write!(
+        out,
+        "## Record and replay\n\nWall time, ratios to native in the same session; medians of at most 3 runs. \
+         Sizes in MB: the log, and with the copies of mapped files (which recordings beside each other share). \
+         The size to meet is half of what rr with counters in software takes.\n\n{}\n{}\n",
+        recorded_report::table(lines),
+        recorded_report::notes(lines),
     );
     out.push_str("## Memory\n\nPeak resident set of the largest process, MiB.\n\n| work | native | clew run | more |\n|---|---|---|---|\n");
     for result in results {
@@ -238,9 +252,10 @@ fn machine() -> String {
     format!("{model}, {cores} cores, Linux {}", kernel.trim())
 }
 
-fn json_text(results: &[Result], runs: usize) -> String {
+fn json_text(results: &[Result], lines: &[Line], runs: usize) -> String {
     let rows: Vec<Value> = results.iter().map(row_json).collect();
-    let value = json!({ "machine": machine(), "runs": runs, "rows": rows });
+    let recorded = recorded_report::json(lines);
+    let value = json!({ "machine": machine(), "runs": runs, "rows": rows, "recorded": recorded });
     serde_json::to_string_pretty(&value).expect("plain values") + "\n"
 }
 
@@ -271,9 +286,9 @@ mod tests {
 
     #[test]
     fn the_table_replaces_what_is_between_the_markers() {
-        let text = format!("a\n{BEGIN}\nold\n{END}\nb\n");
-        let new = between_markers(&text, "new\n").unwrap();
-        assert_eq!(new, format!("a\n{BEGIN}\nnew\n{END}\nb\n"));
-        assert_eq!(between_markers("none", "new"), None);
+        let text = "a\n<!-- x:begin -->\nold\n<!-- x:end -->\nb\n";
+        let new = between_markers(text, "x", "new\n").unwrap();
+        assert_eq!(new, text.replace("old", "new"));
+        assert_eq!(between_markers("none", "x", "new"), None);
     }
 }

@@ -79,7 +79,8 @@ impl Translator {
         };
         let mut total: Option<Sample> = None;
         for _ in 0..repeat {
-            let sample = measure::run(&mut self.command(row, dir), input(row, dir)?, limit)?;
+            let input = input(row.input, dir)?;
+            let sample = measure::run(&mut self.command(row, dir), input, limit)?;
             total = Some(match total {
                 None => sample,
                 Some(sum) => Sample {
@@ -98,14 +99,22 @@ impl Translator {
     }
 
     fn command(&self, row: &Row, dir: &Path) -> Command {
-        let program = find(row.command[0], dir);
-        let mut words = self.prefix.iter().cloned().chain([program]);
-        let mut command = Command::new(words.next().expect("a program"));
-        command.args(words).args(&row.command[1..]).current_dir(dir);
-        command.env("LANG", "C.UTF-8").env("PYTHONHASHSEED", "0");
-        command.env("PERL_HASH_SEED", "0").env_remove("LD_PRELOAD");
-        command
+        command(&self.prefix, row.command, dir)
     }
+}
+
+/// The command with what goes before it, in the same surroundings for everyone.
+pub fn command(prefix: &[PathBuf], row: &[&str], dir: &Path) -> Command {
+    let program = row.first().map(|program| find(program, dir));
+    let mut words = prefix.iter().cloned().chain(program);
+    let mut command = Command::new(words.next().expect("a program"));
+    command
+        .args(words)
+        .args(row.iter().skip(1))
+        .current_dir(dir);
+    command.env("LANG", "C.UTF-8").env("PYTHONHASHSEED", "0");
+    command.env("PERL_HASH_SEED", "0").env_remove("LD_PRELOAD");
+    command
 }
 
 /// qemu does not look in PATH, so everyone gets a path.
@@ -124,7 +133,8 @@ fn find(program: &str, dir: &Path) -> PathBuf {
     found.unwrap_or_else(|| PathBuf::from(program))
 }
 
-fn input(row: &Row, dir: &Path) -> Result<Option<File>, String> {
+/// A file for standard input.
+pub fn input(name: Option<&str>, dir: &Path) -> Result<Option<File>, String> {
     let open = |name| File::open(dir.join(name)).map_err(|error| format!("{name}: {error}"));
-    row.input.map(open).transpose()
+    name.map(open).transpose()
 }

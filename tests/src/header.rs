@@ -34,6 +34,8 @@ pub struct Header {
     pub unrecordable: bool,
     /// Left to `make test-all`.
     pub long: bool,
+    /// Left to `make test-all` when recorded.
+    pub recorded_long: bool,
     pub timeout: Duration,
     /// Files of the working directory that may differ.
     pub ignore: Vec<String>,
@@ -53,6 +55,7 @@ impl Default for Header {
             needs: Vec::new(),
             unrecordable: false,
             long: false,
+            recorded_long: false,
             timeout: Duration::from_secs(30),
             ignore: Vec::new(),
         }
@@ -90,6 +93,7 @@ impl Header {
                 "needs" => header.needs.extend(words()),
                 "recorded" if value == "no" => header.unrecordable = true,
                 "run" if value == "long" => header.long = true,
+                "recorded" if value == "long" => header.recorded_long = true,
                 "timeout" => {
                     let seconds = value.parse().map_err(|_| "timeout: is in seconds")?;
                     header.timeout = Duration::from_secs(seconds);

@@ -1,11 +1,11 @@
 //! Every workload in `tests/real`: a shell script that uses programs of the distribution,
-//! run natively and under clew as a whole, shell and children alike.
+//! run natively and under clew as a whole, shell and children alike; then recorded and replayed.
 
 use std::path::Path;
 
 use clew_tests::header::Header;
 use clew_tests::run::Job;
-use clew_tests::{compare, scratch, sources};
+use clew_tests::{compare, recorded, scratch, sources};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() {
@@ -13,22 +13,49 @@ fn main() {
     let mut trials = Vec::new();
     for source in sources::list(&folder, &["sh"]) {
         let header = Header::read(&source.path);
-        let long = header.long;
+        let (long, recorded_long) = (header.long, header.long || header.recorded_long);
         let name = source.name.clone();
-        let trial = Trial::test(name, move || check(&source.name, &source.path, &header));
-        trials.push(trial.with_ignored_flag(long));
+        let (path, of_live) = (source.path.clone(), header.clone());
+        let live = Trial::test(&name, move || {
+            check(
+                "real",
+                &source.name,
+                &path,
+                &of_live,
+                compare::native_and_clew,
+            )
+        });
+        let in_recording = Trial::test(format!("recorded/{name}"), move || {
+            check("recorded", &name, &source.path, &header, recorded::recorded)
+        });
+        trials.push(live.with_ignored_flag(long));
+        trials.push(in_recording.with_ignored_flag(recorded_long));
     }
-    trials.push(Trial::test("tokio", tokio));
+    trials.push(Trial::test("tokio", || {
+        tokio("real", compare::native_and_clew)
+    }));
+    trials.push(Trial::test("recorded/tokio", || {
+        tokio("recorded", recorded::recorded)
+    }));
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
-fn check(name: &str, script: &Path, header: &Header) -> Result<(), Failed> {
+/// Compares a job's native run with another way to run it.
+type Compare = fn(&Job, &Header, &dyn Fn()) -> Result<(), Failed>;
+
+fn check(
+    suite: &str,
+    name: &str,
+    script: &Path,
+    header: &Header,
+    compare: Compare,
+) -> Result<(), Failed> {
     for program in &header.needs {
         if !installed(program) {
             return Err(format!("{program} is not installed: make setup").into());
         }
     }
-    let dir = scratch::fresh(&format!("real.{name}"));
+    let dir = scratch::fresh(&format!("{suite}.{name}"));
     let mut job = Job::new("/bin/sh", dir).args(["-eu".to_owned(), script.display().to_string()]);
     job.env.clone_from(&header.env);
     let lib = scratch::sources().join("real/lib");
@@ -36,7 +63,7 @@ fn check(name: &str, script: &Path, header: &Header) -> Result<(), Failed> {
     job.stdin.clone_from(&header.stdin);
     job.timeout = header.timeout;
     let prepare = lib.join(format!("{name}.prepare.sh"));
-    compare::native_and_clew(&job, header, &|| prepare_natively(&prepare, &job))
+    compare(&job, header, &|| prepare_natively(&prepare, &job))
 }
 
 /// What a workload needs made before it runs (a compiled program, say), outside of clew.
@@ -53,13 +80,13 @@ fn prepare_natively(script: &Path, job: &Job) {
 }
 
 /// A program on tokio, built with this crate; static, multi-threaded, epoll-driven.
-fn tokio() -> Result<(), Failed> {
+fn tokio(suite: &str, compare: Compare) -> Result<(), Failed> {
     let header = Header::default();
     let job = Job::new(
         env!("CARGO_BIN_EXE_guest-tokio"),
-        scratch::fresh("real.tokio"),
+        scratch::fresh(&format!("{suite}.tokio")),
     );
-    compare::native_and_clew(&job, &header, &|| {})
+    compare(&job, &header, &|| {})
 }
 
 fn installed(program: &str) -> bool {

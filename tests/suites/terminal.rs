@@ -3,7 +3,10 @@
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
+use clew_tests::compare::report;
+use clew_tests::recorded::Recording;
 use clew_tests::run::Job;
 use clew_tests::scratch;
 use clew_tests::terminal::Terminal;
@@ -23,6 +26,15 @@ struct Scenario {
 enum Ending {
     Exit(i32),
     Signal(i32),
+}
+
+impl Ending {
+    fn is(&self, status: ExitStatus) -> bool {
+        match *self {
+            Ending::Exit(code) => status.code() == Some(code),
+            Ending::Signal(signal) => status.signal() == Some(signal),
+        }
+    }
 }
 
 const SCENARIOS: &[Scenario] = &[
@@ -176,20 +188,40 @@ fn less(terminal: &mut Terminal) -> Result<(), String> {
 }
 
 fn main() {
-    let trials = SCENARIOS.iter().map(|scenario| {
-        Trial::test(scenario.name, || {
-            let native = job(scenario);
+    let mut trials = Vec::new();
+    for scenario in SCENARIOS {
+        trials.push(Trial::test(scenario.name, || {
+            let native = job(scenario, "terminal");
             play(scenario, &native).map_err(|error| format!("natively: {error}"))?;
             let clew = native.under_clew(&[]);
             play(scenario, &clew)
                 .map_err(|error| Failed::from(format!("{error}\n--- {}", clew.shell_line())))
-        })
-    });
-    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit();
+        }));
+        let name = format!("recorded/{}", scenario.name);
+        trials.push(Trial::test(name, || recorded(scenario)));
+    }
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
-fn job(scenario: &Scenario) -> Job {
-    let dir = scratch::fresh(&format!("terminal.{}", scenario.name));
+/// Records a session, and replays it without anybody at the terminal.
+fn recorded(scenario: &Scenario) -> Result<(), Failed> {
+    let made = Recording::of(&job(scenario, "recorded"), &[]);
+    play(scenario, &made.job)
+        .map_err(|error| Failed::from(format!("{error}\n--- {}", made.job.shell_line())))?;
+    let replay = made.command("replay", &["--verify"]);
+    let outcome = replay.run();
+    let ended = outcome
+        .status
+        .is_some_and(|status| scenario.ending.is(status));
+    if !ended || outcome.stdout.is_empty() {
+        let jobs = [("record", &made.job), ("replay", &replay)];
+        return Err(report("the replay ended otherwise", &outcome, &jobs));
+    }
+    Ok(())
+}
+
+fn job(scenario: &Scenario, kind: &str) -> Job {
+    let dir = scratch::fresh(&format!("{kind}.{}", scenario.name));
     let numbers: String = (1..=1000).map(|n| format!("{n}\n")).collect();
     fs::write(dir.join("numbers"), numbers).expect("a writable scratch folder");
     let mut job = Job::new(scenario.command[0], dir).args(scenario.command[1..].iter().copied());
@@ -202,11 +234,7 @@ fn play(scenario: &Scenario, job: &Job) -> Result<(), String> {
     let mut terminal = Terminal::start(job);
     (scenario.session)(&mut terminal)?;
     let status = terminal.finish()?;
-    let ended = match scenario.ending {
-        Ending::Exit(code) => status.code() == Some(code),
-        Ending::Signal(signal) => status.signal() == Some(signal),
-    };
-    if !ended {
+    if !scenario.ending.is(status) {
         return Err(format!("ended with {status}"));
     }
     if let Some(expected) = scenario.file {

@@ -15,7 +15,13 @@ pub fn die_by(signo: i32) -> ! {
         let mut only = std::mem::zeroed::<libc::sigset_t>();
         libc::sigemptyset(&raw mut only);
         libc::sigaddset(&raw mut only, signo);
-        libc::raise(signo);
+        // A recording may name one that only stops.
+        if !matches!(
+            signo,
+            libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU
+        ) {
+            libc::raise(signo);
+        }
         libc::sigprocmask(libc::SIG_UNBLOCK, &raw const only, std::ptr::null_mut());
         // A signal whose default isn't to kill: as a shell tells it.
         libc::_exit(128 + (signo & 0x7f));

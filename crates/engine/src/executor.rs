@@ -44,6 +44,7 @@ impl Executor {
             if govern::pending() {
                 self.record_loose_effects();
             }
+            govern::runs_guest();
             let mut exit = self.enter();
             self.gs.hub.left_guest();
             self.threads.take_midway();
@@ -74,19 +75,13 @@ impl Executor {
 
     pub(crate) fn handle(&mut self, exit: Exit) {
         match exit {
-            Exit::Syscall if self.recording() => {
-                self.recorded_call();
-                self.share();
-            }
+            Exit::Syscall if self.recording() => self.recorded_call(),
             Exit::Syscall => {
                 self.threads.count_call();
                 let outcome = kernel::dispatch(self);
                 self.settle(&outcome);
             }
-            Exit::Budget => {
-                self.budget_spent();
-                self.share();
-            }
+            Exit::Budget => self.budget_spent(),
             Exit::Emulate if self.recording() => self.recorded_instruction(),
             Exit::Emulate => {
                 kernel::emulate::instruction(self);

@@ -274,6 +274,29 @@ impl Channel {
         }
     }
 
+    /// Whether the calling process is the one that began the recording, and whose end people wait for.
+    pub fn is_first(&self) -> bool {
+        self.control.launcher.load(Relaxed) == pid()
+    }
+
+    /// Waits until all that anybody has committed before is in the file, or can't get there any more.
+    pub fn settle(&self) {
+        let control = self.control;
+        let from = control.rounds.load(SeqCst);
+        while self.status() == Status::Recording {
+            let now = control.rounds.load(SeqCst);
+            // The look under way may have passed somebody by; the next has seen everything.
+            if now.wrapping_sub(from) >= 2 {
+                break;
+            }
+            control.round_wanted.store(1, SeqCst);
+            if control.rounds.load(SeqCst) == now {
+                self.wake_writer();
+                futex::wait(&control.rounds, now, Some(LOOK));
+            }
+        }
+    }
+
     pub(crate) fn control(&self) -> &'static Control {
         self.control
     }

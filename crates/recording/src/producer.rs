@@ -13,7 +13,7 @@ use crate::shared::{Slot, attention, state};
 pub struct Producer {
     channel: Channel,
     slot: &'static Slot,
-    /// The slot may be another stream's when a forked child asks for that of its parent.
+    /// Known to a forked child too, whose parent may be gone and its slot another's.
     stream: StreamId,
     /// The ring, mapped twice in a row.
     ring: *mut u8,

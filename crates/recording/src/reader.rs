@@ -473,16 +473,14 @@ impl StreamReader {
     #[allow(clippy::should_implement_trait)]
     #[inline]
     pub fn next(&mut self) -> Result<Option<Record<'_>>, ReadError> {
-        let record = match self.ahead.take() {
-            Some(record) => record,
-            None => match self.decode()? {
-                Some(record) => record,
-                None => return Ok(None),
-            },
-        };
-        self.events += matches!(record, Record::Event(_)) as u64;
         // The shorter lifetime, that of the borrow of self, is the true one.
-        Ok(Some(record))
+        let record = if self.ahead.is_some() {
+            self.ahead.take()
+        } else {
+            self.decode()?
+        };
+        self.events += matches!(record, Some(Record::Event(_))) as u64;
+        Ok(record)
     }
 
     /// The record that [`Self::next`] will return.

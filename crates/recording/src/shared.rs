@@ -57,6 +57,12 @@ pub struct Control {
     pub freed: AtomicU32,
     /// Somebody waits for a slot.
     pub slot_wanted: AtomicU32,
+    /// The process that began the recording; it keeps its pid through execs.
+    pub launcher: AtomicI32,
+    /// Counts the writer's looks at all slots; who waits for one waits here.
+    pub rounds: AtomicU32,
+    /// Somebody does.
+    pub round_wanted: AtomicU32,
     /// Which slots are in use.
     pub taken: [AtomicU64; MOST_SLOTS / 64],
 }

@@ -83,7 +83,8 @@ struct Page {
     next: AtomicU32,
     /// When it got its owner.
     since: AtomicU32,
-    unused: AtomicU32,
+    /// Somebody has owned it.
+    used: AtomicU32,
 }
 
 /// The size of the table in the channel's file.
@@ -165,6 +166,7 @@ impl Sharing {
 
     /// The kernel thread that calls runs the guest from now on.
     pub fn on_this_thread(&self) {
+        let _locked = self.lock();
         self.me().pid.store(shared::pid(), Relaxed);
         self.me().tid.store(futex::tid() as i32, Relaxed);
     }
@@ -214,8 +216,8 @@ impl Sharing {
         lives.then(|| &self.table.members[index])
     }
 
-    /// The entry of a page; `None` if the table is full. True if nobody has ever owned it.
-    pub fn page(&self, object: u64, page: u64) -> Option<(Entry, bool)> {
+    /// The entry of a page; `None` if the table is full.
+    pub fn page(&self, object: u64, page: u64) -> Option<Entry> {
         let key = object.wrapping_add(page.wrapping_mul(0xd6e8_feb8_6659_fd93)) | 1;
         let first = (object >> 16).wrapping_add(page) as usize;
         let _locked = self.lock();
@@ -223,11 +225,11 @@ impl Sharing {
             let at = (first + probe) % PAGES;
             let found = self.table.pages[at].key.load(Relaxed);
             if found == key {
-                return Some((at as Entry, false));
+                return Some(at as Entry);
             }
             if found == 0 {
                 self.table.pages[at].key.store(key, Relaxed);
-                return Some((at as Entry, true));
+                return Some(at as Entry);
             }
         }
         None
@@ -237,18 +239,18 @@ impl Sharing {
         self.table.pages[entry as usize].owner.load(Acquire) == self.stream
     }
 
-    /// Takes a page if its owner doesn't use it.
-    pub fn try_acquire(&self, entry: Entry) -> bool {
+    /// Takes a page if its owner doesn't use it. True if nobody has ever owned it.
+    pub fn try_acquire(&self, entry: Entry) -> Option<bool> {
         let _locked = self.lock();
-        self.take(entry).is_none()
+        self.take(entry).ok()
     }
 
-    /// Takes a page if that can be; else whom to ask. Under the lock.
-    fn take(&self, entry: Entry) -> Option<&'static Member> {
+    /// Takes a page if that can be: was it nobody's, ever? Else whom to ask. Under the lock.
+    fn take(&self, entry: Entry) -> Result<bool, &'static Member> {
         let page = &self.table.pages[entry as usize];
         let owner = page.owner.load(Relaxed);
         if owner == self.stream {
-            return None;
+            return Ok(false);
         }
         if owner != 0
             && let Some(member) = self.living(owner)
@@ -256,7 +258,7 @@ impl Sharing {
             match member.doing.load(Relaxed) {
                 doing::PARKED => {}
                 doing::WAITS if self.stream < owner => {}
-                _ => return Some(member),
+                _ => return Err(member),
             }
             post(member, entry);
         }
@@ -265,20 +267,23 @@ impl Sharing {
         if page.next.load(Relaxed) == self.stream {
             page.next.store(0, Relaxed);
         }
-        None
+        Ok(page.used.swap(1, Relaxed) == 0)
     }
 
-    /// Waits until the page is ours. `kick` makes a process's thread look up from its work; `late` is
+    /// Waits until the page is ours. True if nobody has ever owned it. `kick` makes a process's thread look up from its work; `late` is
     /// called, once, when it takes very long, with the owner's pid.
-    pub fn acquire(&self, entry: Entry, kick: &dyn Fn(i32, i32), late: &dyn Fn(i32)) {
+    pub fn acquire(&self, entry: Entry, kick: &dyn Fn(i32, i32), late: &dyn Fn(i32)) -> bool {
         let page = &self.table.pages[entry as usize];
         let begin = shared::now();
         let mut told = false;
         loop {
             let locked = self.lock();
-            let Some(owner) = self.take(entry) else {
-                self.me().doing.store(doing::RUNS, Relaxed);
-                return;
+            let owner = match self.take(entry) {
+                Err(owner) => owner,
+                Ok(first) => {
+                    self.me().doing.store(doing::RUNS, Relaxed);
+                    return first;
+                }
             };
             if self.me().doing.swap(doing::WAITS, Relaxed) != doing::WAITS {
                 // Somebody with an older stream may have waited for this.
@@ -290,11 +295,14 @@ impl Sharing {
             }
             post(owner, entry);
             let seen = self.table.news.load(Relaxed);
-            let (pid, tid) = (owner.pid.load(Relaxed), owner.tid.load(Relaxed));
+            let pid = owner.pid.load(Relaxed);
             let long = cycles().wrapping_sub(page.since.load(Relaxed)) > HOLD;
+            if long {
+                // Under the lock: it takes the lock to move to another thread, or to leave.
+                kick(pid, owner.tid.load(Relaxed));
+            }
             drop(locked);
             if long {
-                kick(pid, tid);
                 futex::wait(&self.table.news, seen, Some(LONG_WAIT));
             } else {
                 futex::wait(&self.table.news, seen, Some(SHORT_WAIT));
@@ -308,7 +316,7 @@ impl Sharing {
 
     /// Gives pages up: to who has asked first, or to nobody.
     pub fn release(&self, entries: &[Entry]) {
-        let _locked = self.lock();
+        let locked = self.lock();
         for &entry in entries {
             let page = &self.table.pages[entry as usize];
             if page.owner.load(Relaxed) != self.stream {
@@ -323,6 +331,7 @@ impl Sharing {
             page.owner.store(next, Release);
             page.since.store(cycles(), Relaxed);
         }
+        drop(locked);
         self.tell();
     }
 
@@ -356,6 +365,10 @@ impl Sharing {
         }
     }
 
+    pub fn is_parked(&self) -> bool {
+        self.me().doing.load(Relaxed) == doing::PARKED
+    }
+
     pub fn unpark(&self) {
         let _locked = self.lock();
         self.me().doing.store(doing::RUNS, Relaxed);
@@ -365,7 +378,7 @@ impl Sharing {
     /// unless owned when this returns, and so must this process's be.
     pub fn use_object(&self, object: u64, kick: &dyn Fn(i32, i32)) -> bool {
         loop {
-            let mut ask = None;
+            let mut ask = false;
             let seen;
             {
                 let _locked = self.lock();
@@ -396,7 +409,8 @@ impl Sharing {
                         member.wanted.store(1, Relaxed);
                         // One that is in the kernel will look before it runs.
                         if member.doing.load(Relaxed) != doing::PARKED {
-                            ask = Some((member.pid.load(Relaxed), member.tid.load(Relaxed)));
+                            ask = true;
+                            kick(member.pid.load(Relaxed), member.tid.load(Relaxed));
                         }
                     }
                 }
@@ -414,14 +428,11 @@ impl Sharing {
                 if others {
                     used.governed.store(GOVERNED, Relaxed);
                 }
-                if ask.is_none() {
+                if !ask {
                     return others || used.governed.load(Relaxed) == GOVERNED;
                 }
                 self.me().doing.store(doing::WAITS, Relaxed);
                 seen = self.table.news.load(Relaxed);
-            }
-            if let Some((pid, tid)) = ask {
-                kick(pid, tid);
             }
             futex::wait(&self.table.news, seen, Some(LONG_WAIT));
             let _locked = self.lock();

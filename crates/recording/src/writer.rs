@@ -10,6 +10,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::channel::Channel;
 use crate::futex::RobustList;
@@ -37,6 +38,7 @@ pub fn spawn(channel: &Channel, folder: &Path, _options: &Options) -> io::Result
         .map_err(|_| io::Error::other("the new log is locked by somebody else"))?;
     let (mut ready, tell) = io::pipe()?;
     let launcher = std::process::id() as i32;
+    channel.control().launcher.store(launcher, Relaxed);
     // SAFETY: the child only does what is safe after fork in a process with one thread (and, with musl,
     // whose fork takes the allocator's lock, in one with more).
     let child = unsafe { libc::fork() };
@@ -141,6 +143,8 @@ fn ask_for_short_waits() {
     }
     // SAFETY: no arguments besides numbers.
     let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+    // In a session of its own, how nice the writer is counts for little; how nice the session is does.
+    let _ = std::fs::write("/proc/self/autogroup", "-10");
     for nice in [nice.min(-5), nice] {
         let attributes = Attributes {
             size: size_of::<Attributes>() as u32,

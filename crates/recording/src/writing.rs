@@ -168,6 +168,11 @@ impl Writing {
                 any = Look::Moved;
             }
         }
+        let control = self.channel.control();
+        control.rounds.fetch_add(1, SeqCst);
+        if control.round_wanted.swap(0, SeqCst) != 0 {
+            futex::wake(&control.rounds);
+        }
         Ok(any)
     }
 

@@ -7,28 +7,29 @@ pub mod atlas;
 pub mod mutable;
 pub mod region;
 mod room;
+mod run;
 pub mod saved;
 pub mod store;
 #[cfg(test)]
 mod tests;
+mod view;
 
-use std::cell::Cell;
 use std::ops::Range;
 
-use crate::context::{Exit, Fault, GsBlock, R11, RBX, RCX, RSI, RSP};
-use crate::guest::access;
-use crate::host::switch;
+use crate::context::GsBlock;
 use crate::layout;
 use crate::memory::{Code, Fetch as Fetched, Memory};
 use crate::program::Options;
 use crate::stats::Stats;
-use crate::translate::{self, Fetch, Shape};
+use crate::translate::{self, Shape};
 use atlas::SharedAtlas;
 use mutable::Mutable;
-use region::{Displaced, Place, Region, Spilled, redirect};
+use region::{Place, Region, Spilled, redirect};
 use room::{map_anywhere, map_code, room_for, unmap_code};
 use saved::{History, Key};
 use store::Store;
+pub(crate) use view::View;
+use view::page_after;
 
 const RECENT: usize = 1 << 10;
 
@@ -103,194 +104,6 @@ impl CodeCache {
             spoil: options.spoil,
             trace: options.trace,
         })
-    }
-
-    /// Runs translated code for `gs.regs` until something needs the executor.
-    ///
-    /// [`Exit::Attention`] means that nothing has run. Once code has run, a signal doesn't end this
-    /// before the next tick (the handler has cut the budget): in between, there is no place that
-    /// could be found again.
-    pub fn enter(&mut self, gs: &mut GsBlock, memory: &mut Memory, stats: &mut Stats) -> Exit {
-        self.run(gs, memory, stats, false)
-    }
-
-    /// The same between two places that can be found again: a signal doesn't hold it back.
-    pub fn go_on(&mut self, gs: &mut GsBlock, memory: &mut Memory, stats: &mut Stats) -> Exit {
-        self.run(gs, memory, stats, true)
-    }
-
-    fn run(
-        &mut self,
-        gs: &mut GsBlock,
-        memory: &mut Memory,
-        stats: &mut Stats,
-        midway: bool,
-    ) -> Exit {
-        let (mut ran, mut called) = (midway, false);
-        let exit = loop {
-            let exit = self.run_once(gs, memory, stats);
-            match exit {
-                Some(Exit::Attention) if ran => {
-                    called |= gs.take_attention();
-                    // A handler can't cut a counter that is just on its way out of a tight loop.
-                    gs.leave_one_tick();
-                }
-                Some(exit) => break exit,
-                None => {}
-            }
-            ran = true;
-        };
-        if called {
-            gs.attention = 1;
-        }
-        exit
-    }
-
-    /// Runs until translated code leaves for any reason; None if it was the cache's own business.
-    fn run_once(
-        &mut self,
-        gs: &mut GsBlock,
-        memory: &mut Memory,
-        stats: &mut Stats,
-    ) -> Option<Exit> {
-        if memory.stale_pending() {
-            self.forget(&memory.take_stale());
-        }
-        if self.dispatch_dirty {
-            self.reset_dispatch(gs);
-        }
-        if self.stubs_waiting {
-            self.install_stubs(gs);
-        }
-        let pc = gs.regs.rip;
-        let entry = match self.entry(pc, memory, stats) {
-            Ok(entry) => entry,
-            Err(FetchFault(addr)) => return Some(fetch_fault(gs, memory, addr)),
-        };
-        gs.resume = entry as u64;
-        gs.code = &raw const *self;
-        stats.entering();
-        if self.trace {
-            eprintln!(
-                "clew: enter {pc:#x} at {entry:#x}, {} ticks left",
-                gs.ticks_left
-            );
-        }
-        // SAFETY: `entry` is a translation of the instruction at `gs.regs.rip`, and gs is set.
-        let exit = unsafe { switch::enter(gs) };
-        stats.left(exit);
-        let arg = std::mem::take(&mut gs.exit_arg);
-        match exit {
-            Exit::Link => self.link(gs, arg as u32, memory, stats),
-            Exit::Indirect => {
-                if !is_canonical(gs.target) {
-                    return Some(self.refused_branch(gs));
-                }
-                gs.regs.rip = gs.target;
-                // The stub would have counted.
-                gs.add_ticks(-1);
-                self.indirect(gs, memory, stats);
-                if gs.ticks_left == 0 {
-                    return Some(Exit::Budget);
-                }
-            }
-            Exit::Stale => gs.regs.rip = arg,
-            Exit::Syscall => {
-                gs.regs.rip = arg;
-                gs.regs.gpr[RCX] = arg;
-                gs.regs.gpr[R11] = gs.regs.rflags;
-                return Some(exit);
-            }
-            // Straight-line code went on into another body of code.
-            Exit::Step => gs.regs.rip = arg,
-            Exit::Budget | Exit::Emulate => {
-                gs.regs.rip = arg;
-                return Some(exit);
-            }
-            Exit::Fault => {
-                self.recover(gs);
-                return Some(exit);
-            }
-            Exit::Attention => return Some(exit),
-        }
-        None
-    }
-
-    /// [`CodeCache::step`] of one instruction, whatever signals wait: it never ends with
-    /// [`Exit::Attention`].
-    pub fn step_on(&mut self, gs: &mut GsBlock, memory: &mut Memory, stats: &mut Stats) -> Exit {
-        let mut called = gs.take_attention();
-        let exit = loop {
-            match self.step(gs, memory, stats, 1) {
-                Exit::Attention => called |= gs.take_attention(),
-                exit => break exit,
-            }
-        };
-        if called {
-            gs.attention = 1;
-        }
-        exit
-    }
-
-    /// Runs `count` instructions of the current thread in a throw-away translation.
-    pub fn step(
-        &mut self,
-        gs: &mut GsBlock,
-        memory: &mut Memory,
-        stats: &mut Stats,
-        count: usize,
-    ) -> Exit {
-        if memory.stale_pending() {
-            self.forget(&memory.take_stale());
-        }
-        if self.dispatch_dirty {
-            self.reset_dispatch(gs);
-        }
-        let pc = gs.regs.rip;
-        let shape = Shape {
-            mutable: false,
-            stub: false,
-            single: Some(count),
-            optimise: false,
-        };
-        let mark = self.mutable.region.mark();
-        let Some(block) =
-            translate::translate(&mut self.mutable.region, &View::of(memory), pc, shape)
-        else {
-            return fetch_fault(gs, memory, pc);
-        };
-        gs.resume = block.entry as u64;
-        gs.code = &raw const *self;
-        stats.entering();
-        // SAFETY: as in `enter`; nothing is linked to the fragment, so it can go afterwards.
-        let exit = unsafe { switch::enter(gs) };
-        stats.left(exit);
-        let arg = std::mem::take(&mut gs.exit_arg);
-        match exit {
-            Exit::Indirect if !is_canonical(gs.target) => {
-                self.refused_branch(gs);
-                self.mutable.region.rollback(mark);
-                return Exit::Fault;
-            }
-            Exit::Indirect => {
-                gs.regs.rip = gs.target;
-                gs.add_ticks(-1);
-            }
-            Exit::Syscall => {
-                gs.regs.rip = arg;
-                gs.regs.gpr[RCX] = arg;
-                gs.regs.gpr[R11] = gs.regs.rflags;
-            }
-            Exit::Fault => self.recover(gs),
-            Exit::Attention => {}
-            _ => gs.regs.rip = arg,
-        }
-        self.mutable.region.rollback(mark);
-        if exit == Exit::Indirect && gs.ticks_left == 0 {
-            Exit::Budget
-        } else {
-            exit
-        }
     }
 
     /// The host address at which the guest instruction at `pc` can be entered.
@@ -562,45 +375,6 @@ impl CodeCache {
         self.recent.fill((0, 0));
     }
 
-    /// Puts `gs.regs` into the guest's terms after a fault inside translated code.
-    fn recover(&mut self, gs: &mut GsBlock) {
-        // int3, int1 and int 4 report behind themselves; they are copied as they are.
-        const BREAKPOINT: u64 = 3;
-        const OVERFLOW: u64 = 4;
-        const DEBUG: u64 = 1;
-        let behind = matches!(gs.fault.trapno, DEBUG | BREAKPOINT | OVERFLOW) as u32;
-        let host = gs.fault.host_pc as u32;
-        let place = self
-            .place_of(host - behind)
-            .unwrap_or_else(|| panic!("a fault at {host:#x}, which no guest instruction explains"));
-        gs.regs.rip = if behind != 0 {
-            place.guest + (host - place.host) as u64
-        } else {
-            place.guest
-        };
-        match place.spilled {
-            Spilled::None => {}
-            Spilled::Rcx => gs.regs.gpr[RCX] = gs.spill[0],
-            Spilled::Reg(r) => gs.regs.gpr[r as usize] = gs.spill[1],
-            Spilled::Xsave(r) => {
-                gs.regs.gpr[0] = gs.spill[1];
-                gs.regs.gpr[2] = gs.spill[2];
-                gs.regs.gpr[r as usize] = gs.spill[3];
-            }
-            Spilled::Loop(r) => {
-                gs.ticks_left = gs.regs.gpr[r as usize] as i64;
-                gs.regs.gpr[r as usize] = gs.spill[3];
-            }
-            Spilled::Displaced(which, r) => {
-                gs.regs.gpr[r as usize] = gs.spill[1];
-                let displaced = if which == Displaced::Rsi { RSI } else { RBX };
-                let base = gs.regs.gs_base;
-                let register = &mut gs.regs.gpr[displaced];
-                *register = register.wrapping_sub(base);
-            }
-        }
-    }
-
     /// The translation of the instruction at `pc`, if it is in an image's code.
     pub fn host_code(&self, pc: u64) -> Option<Range<u32>> {
         let region = &self
@@ -615,33 +389,6 @@ impl CodeCache {
                 .is_some_and(|place| place.host == start)
         };
         Some(start..start + (start..).take_while(same).count() as u32)
-    }
-
-    /// The CPU refuses a branch to a non-canonical address at the branch itself.
-    fn refused_branch(&mut self, gs: &mut GsBlock) -> Exit {
-        const SI_KERNEL: i32 = 0x80;
-        const GENERAL_PROTECTION: u64 = 13;
-        let source = gs.source as u32;
-        let place = self
-            .place_of(source)
-            .expect("an indirect branch belongs to an instruction");
-        gs.regs.rip = place.guest;
-        // Undo what the branch did to the stack pointer.
-        let mut bytes = [0u8; 15];
-        let room = (page_after(place.guest) - place.guest).min(15) as usize;
-        // All of it, or what is on its page; it has just run, so it is there.
-        let _ = access::read_bytes(place.guest, &mut bytes)
-            .or_else(|_| access::read_bytes(place.guest, &mut bytes[..room]));
-        let ins = iced_x86::Decoder::with_ip(64, &bytes, place.guest, 0).decode();
-        let moved = ins.stack_pointer_increment() as i64 as u64;
-        gs.regs.gpr[RSP] = gs.regs.gpr[RSP].wrapping_sub(moved);
-        gs.fault = Fault {
-            signo: libc::SIGSEGV,
-            code: SI_KERNEL,
-            trapno: GENERAL_PROTECTION,
-            ..Fault::default()
-        };
-        Exit::Fault
     }
 
     /// The register that holds the tick counter at a host address inside a tight loop. For signal
@@ -666,83 +413,6 @@ impl CodeCache {
     }
 }
 
-/// Guest memory as the translator sees it.
-pub(crate) struct View<'a> {
-    memory: &'a Memory,
-    /// The last mapping asked about: nearly every question is about the same one.
-    last: Cell<(u64, u64, bool)>,
-    /// The last page found readable.
-    read: Cell<u64>,
-}
-
-impl<'a> View<'a> {
-    pub(crate) fn of(memory: &'a Memory) -> View<'a> {
-        View {
-            memory,
-            last: Cell::new((0, 0, false)),
-            read: Cell::new(1),
-        }
-    }
-
-    /// Start, end and immutability of the executable mapping at `pc`.
-    fn mapping(&self, pc: u64) -> Option<(u64, u64, bool)> {
-        let last = self.last.get();
-        if last.0 <= pc && pc < last.1 {
-            return Some(last);
-        }
-        match self.memory.fetch(pc) {
-            Fetched::Executable(code) => {
-                let found = (code.range.start, code.range.end, code.immutable);
-                self.last.set(found);
-                Some(found)
-            }
-            _ => None,
-        }
-    }
-
-    /// Can the page be read? A file may have become shorter than its mapping.
-    fn is_readable(&self, pc: u64) -> bool {
-        let page = pc & !0xfff;
-        if self.read.get() != page {
-            if access::read::<u8>(page).is_err() {
-                return false;
-            }
-            self.read.set(page);
-        }
-        true
-    }
-}
-
-impl Fetch for View<'_> {
-    fn code_end(&self, pc: u64) -> Option<u64> {
-        let (_, end, _) = self.mapping(pc)?;
-        if !self.is_readable(pc) {
-            return None;
-        }
-        // Up to the end of the page is certain; an instruction may need the next one.
-        let next = page_after(pc);
-        Some(if next < end && pc + 15 > next && !self.is_readable(next) {
-            next
-        } else {
-            end
-        })
-    }
-
-    fn same_body(&self, a: u64, b: u64) -> bool {
-        let body = |pc| self.mapping(pc).filter(|&(_, _, immutable)| immutable);
-        body(a) == body(b)
-    }
-}
-
-/// Addresses have 47 bits here, or their complement.
-fn is_canonical(addr: u64) -> bool {
-    ((addr as i64) << 16 >> 16) as u64 == addr
-}
-
-fn page_after(pc: u64) -> u64 {
-    (pc | 0xfff) + 1
-}
-
 /// Which part of an instruction at `pc` can't be fetched: its start, or what is on the next page.
 fn missing_at(pc: u64, memory: &Memory) -> FetchFault {
     FetchFault(if View::of(memory).is_readable(pc) {
@@ -750,37 +420,4 @@ fn missing_at(pc: u64, memory: &Memory) -> FetchFault {
     } else {
         pc
     })
-}
-
-/// The guest jumped to where nothing can be executed.
-fn fetch_fault(gs: &mut GsBlock, memory: &Memory, addr: u64) -> Exit {
-    const SEGV_MAPERR: i32 = 1;
-    const SEGV_ACCERR: i32 = 2;
-    let found = memory.fetch(addr);
-    if matches!(found, Fetched::Executable(_)) {
-        // It may be executed, but the file has no such page.
-        const BUS_ADRERR: i32 = 2;
-        gs.fault = Fault {
-            signo: libc::SIGBUS,
-            code: BUS_ADRERR,
-            addr,
-            trapno: 14,
-            err: 0x14,
-            cr2: addr,
-            host_pc: 0,
-        };
-        return Exit::Fault;
-    }
-    let mapped = matches!(found, Fetched::NotExecutable);
-    gs.fault = Fault {
-        signo: libc::SIGSEGV,
-        code: if mapped { SEGV_ACCERR } else { SEGV_MAPERR },
-        addr,
-        trapno: 14,
-        // user, instruction fetch, and present if mapped
-        err: if mapped { 0x15 } else { 0x14 },
-        cr2: addr,
-        host_pc: 0,
-    };
-    Exit::Fault
 }

@@ -211,6 +211,10 @@ fn on_proxy(
     info: &Siginfo,
     context: &mut Context,
 ) {
+    // One for the executor, which was this kernel thread a moment ago.
+    if hub::is_kick(info) {
+        return;
+    }
     header.take(info);
     context.mask = SigSet::ALL;
     redirect(context);

@@ -17,7 +17,6 @@ use crate::syscall;
 /// Below this much, a write to a pipe is all or nothing.
 const ATOMIC: u64 = libc::PIPE_BUF as u64;
 const AGAIN: i64 = err(libc::EAGAIN);
-const INTERRUPTED: i64 = err(libc::EINTR);
 
 pub fn make(ex: &mut Executor, call: &'static Call, args: &Args) -> Outcome {
     let can_wait = match call.wait {
@@ -32,14 +31,10 @@ pub fn make(ex: &mut Executor, call: &'static Call, args: &Args) -> Outcome {
         govern::acquire_all(&Scratch::ranges(ex, call, args));
     }
     if !can_wait {
-        let mut ret = direct(ex, call, args);
-        // With several guest threads, what interrupts the executor isn't meant for the guest. poll and
-        // select look for signals even if they don't wait.
-        let looks = !matches!(call.wait, Wait::Never);
-        while ret == INTERRUPTED && looks && ex.multi_threaded() {
-            ret = direct(ex, call, args);
-        }
-        return Outcome::Return(ret);
+        return Outcome::Return(match call.wait {
+            Wait::Timeout(_) => question(ex, call, args),
+            _ => direct(ex, call, args),
+        });
     }
     if !ex.multi_threaded() {
         return blocking(ex, call, args);
@@ -56,6 +51,17 @@ fn blocking(ex: &mut Executor, call: &Call, args: &Args) -> Outcome {
         return ex.call_blocking(call.nr as i64, *args);
     }
     outcome
+}
+
+/// A call with a timeout of 0. The kernel says EINTR where nothing is ready and a signal has just come,
+/// which may be the engine's own; one for the guest is delivered after the call either way.
+fn question(ex: &mut Executor, call: &Call, args: &Args) -> i64 {
+    loop {
+        let ret = direct(ex, call, args);
+        if ret != err(libc::EINTR) {
+            return ret;
+        }
+    }
 }
 
 /// The call's result if it can be had without waiting.
@@ -108,14 +114,12 @@ fn attempt(ex: &mut Executor, call: &'static Call, args: &Args) -> Option<i64> {
         Wait::Timeout(i) => {
             let mut now = *args;
             now[i as usize] = 0;
-            let ret = direct(ex, call, &now);
-            // Interrupted: as above.
-            let nobody = ret == 0 || ret == INTERRUPTED;
-            if nobody {
-                // poll has written that down.
+            let ret = question(ex, call, &now);
+            if ret == 0 {
+                // Nobody is ready: poll has written that down.
                 outputs::each(call, &now, Some(0), &mut access::note_write);
             }
-            (!nobody).then_some(ret)
+            (ret != 0).then_some(ret)
         }
         Wait::Unless(i, bits) => {
             // waitid says 0 for "nobody yet" and for success alike.

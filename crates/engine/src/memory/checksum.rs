@@ -43,33 +43,64 @@ fn counts(mapping: &Mapping) -> bool {
 }
 
 fn batch(mapping: &Mapping, start: u64, end: u64, all: bool, found: &mut dyn FnMut(u64, u64)) {
-    let mut present = [1u8; BATCH as usize];
     let is_file = matches!(mapping.backing, Backing::File { .. });
-    // What isn't in memory was never written, except in files, where it may be read again.
-    let known = !is_file && host::mincore(start..end, &mut present).is_ok();
+    if is_file {
+        // What isn't in memory may be read again.
+        for at in (start..end).step_by(PAGE as usize) {
+            page(at, found);
+        }
+        return;
+    }
+    let mut present = [0u8; BATCH as usize];
+    let mut start = start;
+    if host::mincore(start..end, &mut present).is_err() {
+        // Part of the range isn't there: a stack that hasn't grown so far down.
+        start = first_there(start, end);
+        if host::mincore(start..end, &mut present).is_err() {
+            for at in (start..end).step_by(PAGE as usize) {
+                let there = host::mincore(at..at + PAGE, &mut present).is_ok();
+                if there && (all || present[0] & 1 != 0) {
+                    page(at, found);
+                }
+            }
+            return;
+        }
+    }
     for (n, at) in (start..end).step_by(PAGE as usize).enumerate() {
-        if known && present[n] & 1 == 0 && !all {
-            continue;
+        // What isn't in memory was never written.
+        if all || present[n] & 1 != 0 {
+            page(at, found);
         }
-        if !known && !is_file {
-            // Part of the range isn't there (a stack that hasn't grown so far): page by page.
-            let mut one = [0u8];
-            let there = host::mincore(at..at + PAGE, &mut one).is_ok();
-            if !there || (one[0] & 1 == 0 && !all) {
-                continue;
-            }
+    }
+}
+
+/// Where the mapped part begins in a range of which only the end is mapped.
+fn first_there(start: u64, end: u64) -> u64 {
+    let (mut absent, mut there) = (start / PAGE, end / PAGE);
+    while there - absent > 1 {
+        let middle = absent.midpoint(there);
+        match host::mincore(middle * PAGE..(middle + 1) * PAGE, &mut [0]) {
+            Ok(_) => there = middle,
+            Err(_) => absent = middle,
         }
-        let mut page = [0u64; 512];
-        // SAFETY: the array is as long as a page, and any bytes are numbers.
-        let bytes = unsafe {
-            std::slice::from_raw_parts_mut(page.as_mut_ptr().cast::<u8>(), PAGE as usize)
-        };
-        // Behind a file's end there is nothing to read.
-        if crate::guest::access::read_bytes(at, bytes).is_ok() {
-            let sum = page_sum(at, &page);
-            if sum != 0 {
-                found(at, sum);
-            }
+    }
+    match host::mincore(start..start + PAGE, &mut [0]) {
+        // Not only the end, after all.
+        Ok(_) => start,
+        Err(_) => there * PAGE,
+    }
+}
+
+fn page(at: u64, found: &mut dyn FnMut(u64, u64)) {
+    let mut page = [0u64; 512];
+    // SAFETY: the array is as long as a page, and any bytes are numbers.
+    let bytes =
+        unsafe { std::slice::from_raw_parts_mut(page.as_mut_ptr().cast::<u8>(), PAGE as usize) };
+    // Behind a file's end there is nothing to read.
+    if crate::guest::access::read_bytes(at, bytes).is_ok() {
+        let sum = page_sum(at, &page);
+        if sum != 0 {
+            found(at, sum);
         }
     }
 }

@@ -95,6 +95,9 @@ struct State {
     aliases: FxHashMap<(u64, u64), u64>,
     records: Vec<Record>,
     governs: bool,
+    /// A page was acquired for an instruction that hasn't been executed yet: nothing is given away until it
+    /// was, or two processes could go on taking pages from each other for ever.
+    fresh: bool,
 }
 
 struct Cell(std::cell::UnsafeCell<Option<State>>);
@@ -118,6 +121,7 @@ fn state() -> &'static mut State {
         aliases: FxHashMap::default(),
         records: Vec::new(),
         governs: false,
+        fresh: false,
     })
 }
 
@@ -191,7 +195,9 @@ pub fn touch(addr: u64, len: u64) -> bool {
 /// An instruction's access to `addr` failed.
 pub fn touch_for(addr: u64, write: bool) -> bool {
     let state = state();
-    state.governs && state.may(addr, write) && state.touch(addr, 1)
+    let touched = state.governs && state.may(addr, write) && state.touch(addr, 1);
+    state.fresh |= touched;
+    touched
 }
 
 /// All pages of these ranges become this process's, at the same time.
@@ -206,11 +212,17 @@ pub fn acquire_all(ranges: &[(u64, u64)]) {
     }
 }
 
+/// The guest is about to run: what it has acquired it will use.
+#[inline]
+pub fn runs_guest() {
+    state().fresh = false;
+}
+
 /// Whether others want something, so that [`serve`] is to be called.
 #[inline]
 pub fn wanted() -> bool {
     let state = state();
-    let sharing = state.sharing.as_ref();
+    let sharing = state.sharing.as_ref().filter(|_| !state.fresh);
     sharing.is_some_and(|sharing| sharing.wanted() || !state.asked.is_empty())
 }
 
@@ -230,12 +242,23 @@ pub fn park() {
     }
 }
 
+/// The process is about to become another program, which knows no kicks: from here on nobody sends one, and those
+/// on their way arrive.
+pub fn leave() {
+    if let Some(sharing) = &state().sharing {
+        sharing.park();
+        // SAFETY: no arguments. Signals are taken when a system call returns.
+        unsafe { syscall!(libc::SYS_getpid) };
+    }
+}
+
 pub fn unpark() {
     let state = state();
-    if state.taking_part() {
-        if let Some(sharing) = &state.sharing {
-            sharing.unpark();
+    if let Some(sharing) = &state.sharing {
+        if !state.taking_part() && !sharing.is_parked() {
+            return;
         }
+        sharing.unpark();
         state.collect();
         state.govern_wanted();
     }
@@ -484,16 +507,19 @@ impl State {
     fn acquire(&mut self, view: &View, addr: u64) {
         let page = view.page_of(addr);
         let Some(sharing) = &self.sharing else { return };
-        let Some((entry, fresh)) = sharing.page(view.name, page) else {
+        let Some(entry) = sharing.page(view.name, page) else {
             stop::warn("more memory is shared between processes than can be recorded (4 GiB)");
             stop::exit(stop::STATUS)
         };
         let before = self.shadows.remove(&entry);
+        let mut first = false;
         if !self.held.contains_key(&entry) {
-            if !sharing.try_acquire(entry) {
+            if let Some(was_first) = sharing.try_acquire(entry) {
+                first = was_first;
+            } else {
                 self.remember();
                 if let Some(sharing) = &self.sharing {
-                    sharing.acquire(entry, &kick, &late);
+                    first = sharing.acquire(entry, &kick, &late);
                 }
             }
             self.held.insert(entry, (view.name, page));
@@ -518,7 +544,7 @@ impl State {
         };
         match before {
             Some(before) => self.differences(place.start, &before, &now),
-            None if fresh && view.known => {}
+            None if first && view.known => {}
             None => self
                 .records
                 .push(Record::Contents(place.start, now.to_vec())),

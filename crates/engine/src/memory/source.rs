@@ -143,7 +143,13 @@ impl Memory {
             }
         } else {
             let mapped = offset.min(size)..offset.saturating_add(len).min(size);
-            let mut contents = file::guest_extents(fd, mapped);
+            // Looking for holes takes another descriptor, and closing that would drop the process's record
+            // locks: programs that share memory in files have such.
+            let mut contents = if mapped.end - mapped.start <= SMALL {
+                vec![mapped]
+            } else {
+                file::guest_extents(fd, mapped)
+            };
             let part = Part {
                 image: Image::No,
                 ..part

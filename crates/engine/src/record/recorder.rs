@@ -347,9 +347,12 @@ impl Recorder {
         Producer::end_other(&self.channel, stream);
     }
 
-    /// The stream ends here: everything must be out before the process is gone.
+    /// The stream ends here. What is in the ring is safe there; but when the first process is gone,
+    /// people expect a whole recording.
     pub fn finish(&mut self, how: Finished) {
-        self.producer.drain();
         self.producer.finish(how);
+        if self.channel.is_first() {
+            self.channel.settle();
+        }
     }
 }

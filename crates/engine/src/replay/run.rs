@@ -31,8 +31,6 @@ pub struct Replay<'a> {
     wanted: &'a Wanted,
     report: RawFd,
     stream: StreamId,
-    /// The last events, for a report.
-    last: VecDeque<(u64, Last)>,
     output: Vec<u8>,
     /// What waiting threads were about to write.
     waiting: Vec<(u32, Output, Vec<u8>)>,
@@ -48,6 +46,8 @@ pub struct Replay<'a> {
 /// What is left of an event once it was replayed.
 enum After {
     Nothing,
+    Started,
+    Resumed(Option<i64>),
     Forked(StreamId),
     Output(Output, Call),
 }
@@ -80,7 +80,6 @@ impl<'a> Replay<'a> {
             wanted,
             report,
             stream,
-            last: VecDeque::new(),
             output: Vec::new(),
             waiting: Vec::new(),
             ending: Ending::CutOff,
@@ -127,9 +126,10 @@ impl<'a> Replay<'a> {
                 });
             }
         };
-        let event = match record {
+        // Looked at where it is: records are large, and there are many.
+        let event = match &record {
             Record::Effect(effect) => {
-                self.machine.effect(&effect)?;
+                self.machine.effect(effect)?;
                 return Ok(true);
             }
             Record::Event(_) if stop => {
@@ -138,18 +138,12 @@ impl<'a> Replay<'a> {
             }
             Record::Event(event) => event,
         };
-        if !matches!(event, Event::Time(_) | Event::Values(_)) {
-            if self.last.len() == LAST {
-                self.last.pop_front();
-            }
-            self.last.push_back((at, Last::of(&event)));
-        }
-        self.machine.event(&event)?;
+        self.machine.event(event)?;
         // What looked like the end (a failed exec, the death of a vfork's child) wasn't.
         if !matches!(event, Event::Check { .. } | Event::Time(_) | Event::Note(_)) {
             self.ending = Ending::CutOff;
         }
-        if let Event::Call(call) = &event
+        if let Event::Call(call) = event
             && self.wanted.tells_arguments(self.stream, at + 1)
         {
             for argument in arguments::of(call) {
@@ -162,37 +156,33 @@ impl<'a> Replay<'a> {
             }
         }
         let after = match event {
-            Event::Forked { stream, .. } => After::Forked(stream),
+            Event::Forked { stream, .. } => After::Forked(*stream),
             Event::Call(call) => match call.output {
-                Some(output) => After::Output(output, call),
+                Some(output) => After::Output(output, *call),
                 None => After::Nothing,
             },
-            Event::Resumed { result } => {
-                self.resumed(result);
-                After::Nothing
-            }
+            Event::Resumed { result } => After::Resumed(*result),
             Event::Exited { status, .. } => {
-                self.ending = Ending::Exited(status);
+                self.ending = Ending::Exited(*status);
                 After::Nothing
             }
             Event::Killed { signo, .. } => {
-                self.ending = Ending::Killed(signo);
+                self.ending = Ending::Killed(*signo);
                 After::Nothing
             }
             Event::Exec { .. } => {
                 self.ending = Ending::Exec;
                 After::Nothing
             }
-            Event::Started(_) => {
-                self.send(&Message::Started {
-                    stream: self.stream,
-                });
-                After::Nothing
-            }
+            Event::Started(_) => After::Started,
             _ => After::Nothing,
         };
         match after {
             After::Nothing => {}
+            After::Started => self.send(&Message::Started {
+                stream: self.stream,
+            }),
+            After::Resumed(result) => self.resumed(result),
             After::Forked(stream) => self.forked(stream),
             After::Output(output, call) => self.written(output, &call),
         }
@@ -296,7 +286,6 @@ impl<'a> Replay<'a> {
             self.diverged(&divergence);
         }
         self.ending = Ending::CutOff;
-        self.last.clear();
         self.waiting.clear();
     }
 
@@ -331,8 +320,8 @@ impl<'a> Replay<'a> {
             self.stream,
             self.number().saturating_sub(1),
         );
-        for (number, event) in &self.last {
-            text.push_str(&format!("\n    {number:>8}  {}", event.text()));
+        for (number, event) in self.last_events() {
+            text.push_str(&format!("\n    {number:>8}  {event}"));
         }
         self.send(&Message::Diverged {
             stream: self.stream,
@@ -341,71 +330,36 @@ impl<'a> Replay<'a> {
         stop::exit(stop::STATUS)
     }
 
+    /// The events before this place, read once more.
+    fn last_events(&self) -> VecDeque<(u64, String)> {
+        /// So far back there are enough, besides those that nobody wants to see.
+        const LOOK_BACK: u64 = 64;
+        let mut last = VecDeque::new();
+        let Ok(mut reader) = self.recording.stream(self.stream) else {
+            return last;
+        };
+        let end = self.number();
+        while reader.position() < end {
+            let at = reader.position();
+            let Ok(Some(record)) = reader.next() else {
+                break;
+            };
+            match record {
+                Record::Event(Event::Time(_) | Event::Values(_)) => {}
+                Record::Event(event) if at + LOOK_BACK >= end => {
+                    if last.len() == LAST {
+                        last.pop_front();
+                    }
+                    last.push_back((at, describe(&event)));
+                }
+                _ => {}
+            }
+        }
+        last
+    }
+
     fn send(&self, message: &Message) {
         message.send(self.report);
-    }
-}
-
-/// What is kept of an event for a report: cheap to make, since there will hardly be one.
-enum Last {
-    Plain(Event<'static>),
-    Text(String),
-}
-
-impl Last {
-    fn of(event: &Event) -> Last {
-        Last::Plain(match *event {
-            Event::Started(_) | Event::Note(_) | Event::Values(_) => {
-                return Last::Text(describe(event));
-            }
-            Event::Signal {
-                place,
-                cause,
-                signo,
-                ..
-            } => Event::Signal {
-                place,
-                cause,
-                signo,
-                info: &[],
-            },
-            Event::Call(call) => Event::Call(call),
-            Event::Resumed { result } => Event::Resumed { result },
-            Event::Instruction { ticks, what } => Event::Instruction { ticks, what },
-            Event::Switched { place, to } => Event::Switched { place, to },
-            Event::NewThread { thread, tid } => Event::NewThread { thread, tid },
-            Event::EndedThread { thread } => Event::EndedThread { thread },
-            Event::Forked { ticks, stream, pid } => Event::Forked { ticks, stream, pid },
-            Event::Check {
-                place,
-                registers,
-                memory,
-            } => Event::Check {
-                place,
-                registers,
-                memory,
-            },
-            Event::Shared { ticks } => Event::Shared { ticks },
-            Event::Exec { ticks } => Event::Exec { ticks },
-            Event::Exited { ticks, status } => Event::Exited { ticks, status },
-            Event::Killed {
-                place,
-                cause,
-                signo,
-            } => Event::Killed {
-                place,
-                cause,
-                signo,
-            },
-            Event::Time(time) => Event::Time(time),
-        })
-    }
-
-    fn text(&self) -> String {
-        match self {
-            Last::Plain(event) => describe(event),
-            Last::Text(text) => text.clone(),
-        }
     }
 }
 

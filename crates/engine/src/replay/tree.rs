@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use clew_recording::event::{Origin, StreamId};
 use clew_recording::reader::Recording;
@@ -195,7 +195,33 @@ struct Coordinator<'a> {
     told: BTreeSet<StreamId>,
     /// Bytes of arguments so far.
     arguments: usize,
-    pids: Vec<i32>,
+    children: Vec<Child>,
+}
+
+/// A replaying process.
+struct Child {
+    pid: i32,
+    /// Readable once it has ended; none on old kernels.
+    end: Option<OwnedFd>,
+}
+
+impl Child {
+    fn new(pid: i32) -> Child {
+        // SAFETY: makes a descriptor for a child of ours, closed on exec.
+        let fd = unsafe { syscall!(libc::SYS_pidfd_open, pid, 0) };
+        let end = (fd >= 0).then(|| {
+            // SAFETY: just made, nobody else's.
+            unsafe { OwnedFd::from_raw_fd(fd as i32) }
+        });
+        Child { pid, end }
+    }
+
+    fn lives(&self) -> bool {
+        let mut status = 0i32;
+        let flags = libc::WNOHANG;
+        // SAFETY: asks about a child of ours.
+        unsafe { syscall!(libc::SYS_wait4, self.pid, &raw mut status, flags, 0) == 0 }
+    }
 }
 
 /// Replays what is asked for; returns when all of it is done.
@@ -214,7 +240,7 @@ pub fn replay(recording: &Recording, request: &Request) -> Result<Outcome, Strin
         begun: BTreeSet::new(),
         told: BTreeSet::new(),
         arguments: 0,
-        pids: Vec::new(),
+        children: Vec::new(),
     };
     let done = coordinator.run(&roots);
     coordinator.screen.flush();
@@ -233,22 +259,24 @@ impl Coordinator<'_> {
         let workers = std::thread::available_parallelism().map_or(1, |n| n.get());
         let mut waiting = roots.iter().copied();
         loop {
-            while self.pids.len() < workers {
+            while self.children.len() < workers {
                 let Some(stream) = waiting.next() else { break };
                 let pid = self.spawn(stream, mine, theirs, to_words.as_raw_fd())?;
-                self.pids.push(pid);
+                self.children.push(Child::new(pid));
                 self.begun.insert(stream);
             }
-            if self.pids.is_empty() {
+            if self.children.is_empty() {
                 break;
             }
             if self.take_message(mine, libc::MSG_DONTWAIT)? == Taken::Message {
                 continue;
             }
             pass_on(&mut words);
-            if self.reap() == 0 {
-                // Until there is something, or to see whether a child of ours has ended.
-                wait_readable([mine, words.as_raw_fd()], 20);
+            let before = self.children.len();
+            self.children.retain(Child::lives);
+            if self.children.len() == before {
+                // Until there is something, or a child of ours has ended.
+                self.wait(mine, words.as_raw_fd());
             }
         }
         // Forked replays are nobody's children here: their end of the socket closes with the last.
@@ -262,7 +290,7 @@ impl Coordinator<'_> {
                 Taken::Nothing => {}
             }
             if !pass_on(&mut words) {
-                wait_readable([mine, words.as_raw_fd()], 1000);
+                wait_readable(&[mine, words.as_raw_fd()], 1000);
             }
         }
         pass_on(&mut words);
@@ -352,22 +380,21 @@ impl Coordinator<'_> {
         }
     }
 
-    /// How many of our replaying processes have ended.
-    fn reap(&mut self) -> usize {
-        let before = self.pids.len();
-        self.pids.retain(|&pid| {
-            let mut status = 0i32;
-            // SAFETY: asks about a child of ours.
-            let ended =
-                unsafe { syscall!(libc::SYS_wait4, pid, &raw mut status, libc::WNOHANG, 0) };
-            ended == 0
-        });
-        before - self.pids.len()
+    /// Waits for something to read there, or the end of a child.
+    fn wait(&self, messages: RawFd, words: RawFd) {
+        let ends = self.children.iter().filter_map(|child| child.end.as_ref());
+        let fds: Vec<RawFd> = [messages, words]
+            .into_iter()
+            .chain(ends.map(AsRawFd::as_raw_fd))
+            .collect();
+        // Without descriptors for all ends one has to look.
+        let all = fds.len() == self.children.len() + 2;
+        wait_readable(&fds, if all { -1 } else { 20 });
     }
 
     /// Something is wrong: nobody goes on unheard.
     fn end_all(&mut self) {
-        for &pid in &self.pids {
+        for &Child { pid, .. } in &self.children {
             let mut status = 0i32;
             // SAFETY: a child of ours that nobody has waited for.
             unsafe {
@@ -492,12 +519,20 @@ fn pass_on(words: &mut io::PipeReader) -> bool {
     any
 }
 
-fn wait_readable(fds: [RawFd; 2], milliseconds: i32) {
-    let mut polls = fds.map(|fd| libc::pollfd {
+fn wait_readable(fds: &[RawFd], milliseconds: i32) {
+    let poll = |&fd| libc::pollfd {
         fd,
         events: libc::POLLIN,
         revents: 0,
-    });
-    // SAFETY: two pollfds, alive during the call.
-    unsafe { syscall!(libc::SYS_poll, polls.as_mut_ptr(), 2, milliseconds) };
+    };
+    let mut polls: Vec<libc::pollfd> = fds.iter().map(poll).collect();
+    // SAFETY: as many pollfds as it says, alive during the call.
+    unsafe {
+        syscall!(
+            libc::SYS_poll,
+            polls.as_mut_ptr(),
+            polls.len(),
+            milliseconds
+        )
+    };
 }

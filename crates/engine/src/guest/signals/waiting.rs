@@ -8,7 +8,6 @@
 
 use crate::executor::Executor;
 use crate::guest::access::{self, Fault};
-use crate::host::blocking;
 use crate::host::proxy::During;
 use crate::host::sigset::SigSet;
 use crate::kernel::Outcome;
@@ -136,8 +135,7 @@ impl Executor {
         } else {
             pair[0]
         };
-        // SAFETY: the guest's own call; mask and pair outlive it.
-        let ended = unsafe { blocking::call(nr, args) };
+        let ended = self.wait_in_place(nr, args);
         self.end_masked(ended.value, ended.aborted != 0);
         if ended.aborted != 0 {
             Outcome::Restart

@@ -3,7 +3,7 @@
 
 use super::{Finish, State};
 use crate::executor::Executor;
-use crate::host::blocking;
+use crate::host::blocking::{self, Ended};
 use crate::host::handlers::{self, Action};
 use crate::host::proxy::{Command, During, Task};
 use crate::host::sigset::{SigSet, set_kernel_mask};
@@ -31,34 +31,41 @@ impl Executor {
             self.park_on_proxy(nr, args, None, finish);
             return Outcome::Parked;
         }
-        let (mut args, mut finish, mut away) = (args, finish, true);
-        if govern::active() {
-            let ranges = Scratch::ranges(self, table::lookup(nr as u64), &args);
-            if ranges
-                .iter()
-                .any(|&(addr, len)| govern::governs(&(addr..addr + len)))
-            {
-                let before = args;
-                (args, finish) = self.with_scratch(nr, args, finish);
-                if args == before {
-                    // The kernel uses the pages themselves: they stay this process's.
-                    govern::acquire_all(&ranges);
-                    away = false;
-                }
-            }
+        let (mut args, mut finish) = (args, finish);
+        if govern::active() && self.uses_governed(nr, &args) {
+            (args, finish) = self.with_scratch(nr, args, finish);
         }
-        if away {
-            govern::park();
-        }
-        // SAFETY: the guest's own call, which the table has checked.
-        let ended = unsafe { blocking::call(nr, args) };
-        if away {
-            govern::unpark();
-        }
+        let ended = self.wait_in_place(nr, args);
         if ended.aborted != 0 {
             return Outcome::Restart;
         }
         Outcome::Return(finish.map_or(ended.value, |finish| finish(self, ended.value)))
+    }
+
+    /// Makes a waiting call on the executor's kernel thread. Meanwhile pages of shared memory may be taken from this
+    /// process, unless the kernel uses them itself.
+    pub(in crate::guest) fn wait_in_place(&mut self, nr: i64, args: [u64; 6]) -> Ended {
+        let stays = govern::active() && self.uses_governed(nr, &args);
+        if stays {
+            let call = table::lookup(nr as u64);
+            govern::acquire_all(&Scratch::ranges(self, call, &args));
+        } else {
+            govern::park();
+        }
+        // SAFETY: the guest's own call, which the table has checked.
+        let ended = unsafe { blocking::call(nr, args) };
+        if !stays {
+            govern::unpark();
+        }
+        ended
+    }
+
+    /// Whether the kernel reads or writes governed memory for a call.
+    fn uses_governed(&self, nr: i64, args: &[u64; 6]) -> bool {
+        let ranges = Scratch::ranges(self, table::lookup(nr as u64), args);
+        let governed =
+            |&(addr, len): &(u64, u64)| govern::governs(&(addr..addr.saturating_add(len)));
+        ranges.iter().any(governed)
     }
 
     /// Makes a call that doesn't wait as the guest's thread: one about the thread's identity
@@ -148,8 +155,10 @@ impl Executor {
     /// only if the call failed.
     pub fn call_exec(&mut self, nr: i64, args: [u64; 6]) -> Outcome {
         self.before_exec();
+        govern::leave();
         // SAFETY: the guest's own call; if it succeeds nothing of us is left.
         let ended = unsafe { blocking::call(nr, args) };
+        govern::unpark();
         self.after_failed_exec();
         if ended.aborted != 0 {
             Outcome::Restart

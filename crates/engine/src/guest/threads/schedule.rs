@@ -19,6 +19,7 @@ impl Executor {
         if !self.threads.multi {
             loop {
                 self.deliver_signals();
+                self.share();
                 self.threads.turn_over = false;
                 self.refill();
                 // A kick before the refill may have cut nothing: look again.
@@ -30,6 +31,7 @@ impl Executor {
         loop {
             self.collect_reports();
             self.deliver_signals();
+            self.share();
             if !self.current_is_runnable() || self.threads.turn_over || self.turn_is_up() {
                 self.expire_timers();
                 self.stop_clock();

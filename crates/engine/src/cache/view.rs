@@ -1,0 +1,79 @@
+//! Guest memory as the translator sees it: what it may read ahead, and which code belongs together.
+
+use std::cell::Cell;
+
+use crate::guest::access;
+use crate::memory::{Fetch as Fetched, Memory};
+use crate::translate::Fetch;
+
+/// Guest memory as the translator sees it.
+pub(crate) struct View<'a> {
+    memory: &'a Memory,
+    /// The last mapping asked about: nearly every question is about the same one.
+    last: Cell<(u64, u64, bool)>,
+    /// The last page found readable.
+    read: Cell<u64>,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn of(memory: &'a Memory) -> View<'a> {
+        View {
+            memory,
+            last: Cell::new((0, 0, false)),
+            read: Cell::new(1),
+        }
+    }
+
+    /// Start, end and immutability of the executable mapping at `pc`.
+    fn mapping(&self, pc: u64) -> Option<(u64, u64, bool)> {
+        let last = self.last.get();
+        if last.0 <= pc && pc < last.1 {
+            return Some(last);
+        }
+        match self.memory.fetch(pc) {
+            Fetched::Executable(code) => {
+                let found = (code.range.start, code.range.end, code.immutable);
+                self.last.set(found);
+                Some(found)
+            }
+            _ => None,
+        }
+    }
+
+    /// Can the page be read? A file may have become shorter than its mapping.
+    pub(super) fn is_readable(&self, pc: u64) -> bool {
+        let page = pc & !0xfff;
+        if self.read.get() != page {
+            if access::read::<u8>(page).is_err() {
+                return false;
+            }
+            self.read.set(page);
+        }
+        true
+    }
+}
+
+impl Fetch for View<'_> {
+    fn code_end(&self, pc: u64) -> Option<u64> {
+        let (_, end, _) = self.mapping(pc)?;
+        if !self.is_readable(pc) {
+            return None;
+        }
+        // Up to the end of the page is certain; an instruction may need the next one.
+        let next = page_after(pc);
+        Some(if next < end && pc + 15 > next && !self.is_readable(next) {
+            next
+        } else {
+            end
+        })
+    }
+
+    fn same_body(&self, a: u64, b: u64) -> bool {
+        let body = |pc| self.mapping(pc).filter(|&(_, _, immutable)| immutable);
+        body(a) == body(b)
+    }
+}
+
+pub(super) fn page_after(pc: u64) -> u64 {
+    (pc | 0xfff) + 1
+}

@@ -1,0 +1,218 @@
+//! The ends and beginnings of recorded processes: start, exec, fork, vfork, exit, death.
+
+use std::os::unix::ffi::OsStrExt;
+
+use clew_recording::channel::Finished;
+use clew_recording::event::{Cause, Effect, End, Event, Origin, Place, Start, StreamId};
+
+use crate::executor::Executor;
+use crate::guest::access;
+use crate::host::time;
+use crate::memory::govern;
+use crate::{sys, syscall};
+
+impl Executor {
+    /// The process ends by `exit_group`.
+    pub(crate) fn record_exit(&mut self, status: i32) {
+        if self.recorder.is_none() {
+            return;
+        }
+        if self.kernel.own.in_vfork {
+            // The stream is the parent's and goes on.
+            if let Some(mut call) = self.recorder().call.take() {
+                call.ticks = self.recorder().take_arrived();
+                self.recorder().event(&Event::Call(call));
+                self.effects(None);
+            }
+            return;
+        }
+        let ticks = self.recorder().take_arrived();
+        self.recorder().event(&Event::Exited { ticks, status });
+        self.effects(None);
+        self.final_check();
+        self.recorder().finish(Finished::Ended);
+    }
+
+    /// The process is about to die by a signal.
+    pub(crate) fn record_death(&mut self, signo: i32, cause: Cause) {
+        if self.recorder.is_none() {
+            return;
+        }
+        let place = self.signal_place(cause);
+        self.recorder().event(&Event::Killed {
+            place,
+            cause,
+            signo,
+        });
+        if self.kernel.own.in_vfork {
+            return;
+        }
+        self.final_check();
+        self.recorder().finish(Finished::Ended);
+    }
+
+    /// Before a fork: the stream of the child.
+    pub(crate) fn record_before_fork(&mut self) -> Option<StreamId> {
+        let recorder = self.recorder.as_mut()?;
+        // They belong to the parent's stream, and the child has a copy.
+        recorder.flush_values();
+        // An error means that nothing is recorded any more.
+        recorder.reserve().ok()
+    }
+
+    /// In the parent, after the fork.
+    pub(crate) fn record_forked(&mut self, stream: Option<StreamId>, pid: i64) {
+        let Some(stream) = stream else {
+            return;
+        };
+        let ticks = self.recorder().take_arrived();
+        let channel = *self.recorder().channel();
+        if sys::is_err(pid) {
+            channel.give_back(stream);
+            self.recorder().arrived = ticks;
+            return;
+        }
+        channel.expect(stream, pid as i32);
+        self.recorder().event(&Event::Forked {
+            ticks,
+            stream,
+            pid: pid as i32,
+        });
+    }
+
+    /// In the child of a fork.
+    pub(crate) fn record_as_child(&mut self, stream: Option<StreamId>) {
+        if self.recorder.is_none() {
+            return;
+        }
+        let start = self.start_event();
+        let begun =
+            stream.is_some_and(|stream| self.recorder().become_child(stream, start).is_ok());
+        if !begun {
+            self.stop_recording();
+        }
+    }
+
+    /// This process goes on in the live world: nothing is written any more.
+    fn stop_recording(&mut self) {
+        self.recorder = None;
+        self.memory.forget_changes();
+        access::drop_notes();
+        time::live(self.gs);
+    }
+
+    /// Who this process is; origin and time are for the recorder to fill in.
+    pub(crate) fn start_event(&self) -> Start {
+        // SAFETY: ids touch no memory.
+        let (pid, parent) = unsafe { (syscall!(libc::SYS_getpid), syscall!(libc::SYS_getppid)) };
+        let argv = self.program.argv.iter().map(|arg| arg.to_bytes().to_vec());
+        Start {
+            origin: Origin::Exec { before: 0 },
+            pid: pid as i32,
+            parent_pid: parent as i32,
+            tid: self.tid(),
+            exe: self.program.exe.as_os_str().as_bytes().to_vec(),
+            argv: argv.collect(),
+            time: 0,
+        }
+    }
+
+    /// Before a vfork: the parent waits, and its child runs in the same stream as another thread.
+    pub(crate) fn record_vfork(&mut self) {
+        let Some(recorder) = &mut self.recorder else {
+            return;
+        };
+        let Some(mut call) = recorder.call.take() else {
+            return;
+        };
+        call.ticks = recorder.take_arrived();
+        call.end = End::Waits;
+        recorder.event(&Event::Call(call));
+    }
+
+    /// First thing in the child of a vfork, its registers set.
+    pub(crate) fn record_vfork_child(&mut self) {
+        if self.recorder.is_none() {
+            return;
+        }
+        let thread = self.recorder().thread_number();
+        let current = self.current();
+        current.number = thread;
+        let tid = current.tid;
+        let regs = self.gs.regs;
+        let recorder = self.recorder();
+        recorder.vforks.push(thread);
+        recorder.event(&Event::NewThread { thread, tid });
+        recorder.all_registers(&regs);
+        recorder.event(&Event::Switched {
+            place: Place::default(),
+            to: thread,
+        });
+        self.note_switched();
+        self.effects(None);
+        govern::on_this_thread();
+    }
+
+    /// In the parent, when the child of its vfork has gone.
+    pub(crate) fn record_vfork_over(&mut self, result: i64) {
+        if self.recorder.is_none() {
+            return;
+        }
+        govern::on_this_thread();
+        govern::unpark();
+        let parent = self.current().number;
+        let recorder = self.recorder();
+        recorder.arrived = 0;
+        // What the child did last is told, or died with it.
+        recorder.call = None;
+        recorder.after_exec = None;
+        if !sys::is_err(result) {
+            if let Some(thread) = recorder.vforks.pop() {
+                recorder.event(&Event::EndedThread { thread });
+            }
+            recorder.event(&Event::Switched {
+                place: Place::default(),
+                to: parent,
+            });
+        }
+        self.note_switched();
+    }
+
+    /// The program is loaded and about to run.
+    pub(crate) fn record_start(&mut self, before: StreamId) {
+        if self.recorder.is_none() {
+            return;
+        }
+        let mut start = self.start_event();
+        start.origin = Origin::Exec { before };
+        start.time = self.recorder().channel().elapsed();
+        let regs = self.gs.regs;
+        self.recorder().event(&Event::Started(start));
+        self.effects(None);
+        self.recorder().all_registers(&regs);
+        self.recorder().effect(&Effect::Extended(&[]));
+        if before != 0 {
+            self.recorder().end_other(before);
+        }
+    }
+
+    /// The stream that the program to be started will have.
+    pub(crate) fn stream_after_exec(&mut self) -> Option<StreamId> {
+        let recorder = self.recorder.as_mut()?;
+        let stream = recorder.reserve().ok()?;
+        // SAFETY: an id touches no memory.
+        let pid = unsafe { syscall!(libc::SYS_getpid) };
+        recorder.channel().expect(stream, pid as i32);
+        recorder.after_exec = Some(stream);
+        Some(stream)
+    }
+
+    /// An exec is about to be tried.
+    pub(crate) fn record_exec(&mut self) {
+        if self.recorder.is_none() {
+            return;
+        }
+        let ticks = self.recorder().take_arrived();
+        self.recorder().event(&Event::Exec { ticks });
+    }
+}

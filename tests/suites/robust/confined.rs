@@ -1,0 +1,180 @@
+//! A replay touches nothing: which calls it makes, what it needs, and a program that breaks out of
+//! the code cache.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::process::Command;
+
+use libtest_mimic::{Failed, Trial};
+
+use super::hostile::{self, Edit};
+use super::place::{Place, UNABLE, code, program, require};
+use clew_recording::event::{Effect, Record};
+
+pub fn trials() -> Vec<Trial> {
+    let trial = |name: &'static str, test: fn(&Place) -> Result<(), Failed>| {
+        let title = format!("confined/{name}");
+        Trial::test(title.clone(), move || test(&Place::new(&title)))
+    };
+    vec![
+        trial("calls", calls),
+        trial("files gone", files_gone),
+        trial("escape", escape),
+    ]
+}
+
+/// What a process may ask of the kernel once it is locked in.
+const ALLOWED: &[&str] = &[
+    "mmap",
+    "munmap",
+    "mprotect",
+    "mremap",
+    "madvise",
+    "brk",
+    "mincore",
+    "read",
+    "pread64",
+    "lseek",
+    "fstat",
+    "fstatfs",
+    "close",
+    "memfd_create",
+    "ftruncate",
+    "pwrite64",
+    "copy_file_range",
+    "fallocate",
+    "sysinfo",
+    "clock_gettime",
+    "rt_sigaction",
+    "rt_sigprocmask",
+    "rt_sigreturn",
+    "sigaltstack",
+    "wait4",
+    "exit",
+    "exit_group",
+    "getpid",
+    "getuid",
+    "geteuid",
+    "gettid",
+    "futex",
+    "getrandom",
+    "write",
+    "writev",
+    "sendto",
+    "fcntl",
+    "fork",
+];
+
+fn calls(place: &Place) -> Result<(), Failed> {
+    place.record("r", &[program(), "little"])?;
+    let mut job = place.job(&["replay", "-q", "r"]);
+    job.args = ["-f", "-o", "trace", "--"]
+        .into_iter()
+        .map(String::from)
+        .chain([job.program.to_string_lossy().into_owned()])
+        .chain(job.args.clone())
+        .collect();
+    job.program = "strace".into();
+    if Command::new("strace").arg("--version").output().is_err() {
+        eprintln!("NOT TESTED: there is no strace");
+        return Ok(());
+    }
+    let outcome = job.run();
+    require(code(&outcome) == Some(0), || outcome.printed())?;
+    let trace = fs::read_to_string(place.dir.join("trace"))?;
+    let mut locked = BTreeSet::new();
+    let mut found: BTreeMap<String, usize> = BTreeMap::new();
+    for line in trace.lines() {
+        let Some((pid, rest)) = line.split_once(char::is_whitespace) else {
+            continue;
+        };
+        let rest = rest.trim_start();
+        let name = rest.split(['(', ' ']).next().unwrap_or("");
+        if locked.contains(pid) && rest.contains('(') && !rest.starts_with(['-', '+', '<']) {
+            *found.entry(name.to_owned()).or_default() += 1;
+        }
+        // A fork of it is as locked as it is.
+        let forked = rest.starts_with("fork(") || rest.starts_with("<... fork resumed>");
+        if let (true, Some((_, child))) = (forked && locked.contains(pid), rest.split_once("= ")) {
+            locked.insert(child.trim().to_owned());
+        }
+        if name == "seccomp" {
+            locked.insert(pid.to_owned());
+        }
+    }
+    require(locked.len() == 2, || format!("locked: {locked:?}"))?;
+    for (name, count) in &found {
+        // Opening fails, and is tried where it doesn't matter.
+        let opens = matches!(name.as_str(), "open" | "openat");
+        require(opens || ALLOWED.contains(&name.as_str()), || {
+            format!("{count} calls of {name}")
+        })?;
+    }
+    let opened = trace.lines().filter(|line| {
+        let pid = line.split_whitespace().next().unwrap_or("");
+        let of_guest = line.contains("libc.so") || line.contains("robust-programs");
+        of_guest && line.contains("open") && !line.contains("ENOENT") && locked.contains(pid)
+    });
+    let opened: Vec<&str> = opened.collect();
+    require(opened.is_empty(), || format!("{opened:#?}"))
+}
+
+/// The program and what it has mapped are gone.
+fn files_gone(place: &Place) -> Result<(), Failed> {
+    let copy = place.dir.join("program");
+    fs::copy(program(), &copy)?;
+    let recorded = place.record("r", &["./program", "little"])?;
+    // Overwritten first: a replay that had it open would see that.
+    fs::write(&copy, b"something else")?;
+    fs::remove_file(&copy)?;
+    let replay = place.clew(&["replay", "--verify", "r"]);
+    require(
+        code(&replay) == Some(0) && replay.stdout == recorded.stdout,
+        || format!("{}: {}", replay.ending(), replay.printed()),
+    )
+}
+
+/// The recorded program can write over the code cache, and so run machine code of its own. Outside
+/// of a replay that is its right (and shows that the attempt is a real one); in a replay it gets nowhere.
+fn escape(place: &Place) -> Result<(), Failed> {
+    let escaped = place.dir.join("escaped");
+    let mut job = place.job(&["run", program(), "escape"]);
+    job.stdin = "1".into();
+    job.run();
+    require(escaped.exists(), || "even outside it stays in".into())?;
+    fs::remove_file(&escaped)?;
+    let mut job = place.job(&["record", "-n", "r", program(), "escape"]);
+    job.stdin = "0".into();
+    let recorded = job.run();
+    require(recorded.stdout == b"stayed\n", || recorded.printed())?;
+    // The byte that it read becomes another.
+    let mut changed = 0;
+    hostile::rewrite(
+        &place.folder("r"),
+        &place.folder("evil"),
+        &mut |_, _, record| match record {
+            Record::Effect(Effect::Memory {
+                addr,
+                bytes: [b'0'],
+            }) => {
+                changed += 1;
+                let new = Record::Effect(Effect::Memory {
+                    addr: *addr,
+                    bytes: b"1",
+                });
+                Edit::Replace(hostile::encode(&new))
+            }
+            _ => Edit::Keep,
+        },
+    )?;
+    require(changed == 1, || format!("{changed} bytes changed"))?;
+    let open = place.clew(&["replay", "--no-jail", "evil"]);
+    require(escaped.exists(), || {
+        format!("without the lock: {}: {}", open.ending(), open.printed())
+    })?;
+    fs::remove_file(&escaped)?;
+    let replay = place.clew(&["replay", "evil"]);
+    require(code(&replay) == Some(UNABLE) && !escaped.exists(), || {
+        format!("{}: {}", replay.ending(), replay.printed())
+    })
+}

@@ -1,0 +1,23 @@
+//! Recordings survive what happens to them, and replays do no harm.
+//!
+//! Processes are killed at random moments, disks fill up, logs are cut and tampered with; afterwards
+//! what was recorded replays, or the replay says why not, and nothing outside of it has changed.
+
+mod confined;
+mod hostile;
+mod kills;
+mod limits;
+mod place;
+mod waiting;
+
+use libtest_mimic::Arguments;
+
+fn main() {
+    let mut trials = Vec::new();
+    trials.extend(kills::trials());
+    trials.extend(limits::trials());
+    trials.extend(waiting::trials());
+    trials.extend(hostile::trials());
+    trials.extend(confined::trials());
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}

@@ -1,0 +1,167 @@
+// What the suite `robust` records. The first argument says which.
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static pthread_mutex_t first = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t second = PTHREAD_MUTEX_INITIALIZER;
+static pthread_barrier_t both;
+static long next;
+
+static void say(long number) {
+    char text[32];
+    int len = sprintf(text, "%ld\n", number);
+    if (write(1, text, len) != len) _exit(9);
+}
+
+static void compute(void) {
+    for (volatile int n = 0; n < 20000; n++) {
+    }
+}
+
+// Counts for ever, with system calls.
+static void count(void) {
+    for (long n = 0;; n++) {
+        say(n);
+        for (int k = 0; k < 20; k++) syscall(SYS_getppid);
+        compute();
+    }
+}
+
+static void *counter(void *unused) {
+    for (;;) {
+        pthread_mutex_lock(&first);
+        say(next++);
+        pthread_mutex_unlock(&first);
+        compute();
+        usleep(100);
+    }
+    return unused;
+}
+
+static void threads(void) {
+    pthread_t thread;
+    for (int n = 0; n < 3; n++) pthread_create(&thread, NULL, counter, NULL);
+    counter(NULL);
+}
+
+// Two threads, each with a lock that the other wants.
+static void *other(void *unused) {
+    pthread_mutex_lock(&second);
+    pthread_barrier_wait(&both);
+    pthread_mutex_lock(&first);
+    return unused;
+}
+
+static void two_threads(void) {
+    pthread_t thread;
+    pthread_barrier_init(&both, NULL, 2);
+    pthread_create(&thread, NULL, other, NULL);
+    pthread_mutex_lock(&first);
+    pthread_barrier_wait(&both);
+    puts("waiting");
+}
+
+static void read_for_ever(void) {
+    int ends[2];
+    char byte;
+    if (pipe(ends) == 0 && read(ends[0], &byte, 1)) _exit(9);
+}
+
+// More than a gigabyte of data from outside.
+static void much(void) {
+    static char buffer[32 << 10];
+    int zero = open("/dev/zero", O_RDONLY);
+    for (int n = 0; n < 40000; n++)
+        if (read(zero, buffer, sizeof buffer) != sizeof buffer) _exit(9);
+    puts("done");
+    read(0, buffer, 1);
+}
+
+// A little of everything, to the end.
+static volatile int handled;
+static void handler(int signo) { handled = signo; }
+
+static void *short_thread(void *arg) {
+    pthread_mutex_lock(&first);
+    next += (long)arg;
+    pthread_mutex_unlock(&first);
+    return NULL;
+}
+
+static void little(void) {
+    signal(SIGUSR1, handler);
+    raise(SIGUSR1);
+    char *memory = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int zero = open("/dev/urandom", O_RDONLY);
+    if (read(zero, memory, 5000) != 5000) _exit(9);
+    memory = mremap(memory, 1 << 20, 2 << 20, MREMAP_MAYMOVE);
+    char *shared = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pthread_t thread[3];
+    for (long n = 0; n < 3; n++) pthread_create(&thread[n], NULL, short_thread, (void *)n);
+    for (int n = 0; n < 3; n++) pthread_join(thread[n], NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        shared[1] = 1;
+        say(77);
+        _exit(3);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    munmap(memory, 1 << 20);
+    say(next + handled + WEXITSTATUS(status));
+}
+
+// If it reads a 1, it puts machine code into clew's code cache, over what it is running itself, to
+// make a file.
+static void escape(void) {
+    char flag = 0;
+    if (read(0, &flag, 1) < 0) _exit(9);
+    static const unsigned char code[] = {
+        0xbf, 0xff, 0x1f, 0x00, 0x50,  // mov edi, 0x50001fff
+        0xb9, 0x00, 0x20, 0x00, 0x00,  // mov ecx, 0x2000
+        0xfd, 0xf3, 0xa4,              // std; rep movsb: downwards, so that all is there when
+        0xfc, 0xc3,                    // the copy comes to its own place
+    };
+    // rax: creat; rdi: the name; then exit.
+    static const unsigned char shell[] = {
+        0xb8, 85, 0, 0, 0, 0xbf, 0x00, 0x00, 0x00, 0x30, 0xbe, 0xff, 0x01, 0, 0, 0x0f, 0x05,
+        0xb8, 231, 0, 0, 0, 0xbf, 77, 0, 0, 0, 0x0f, 0x05,
+    };
+    unsigned char *run = mmap((void *)0x30010000, 4096, 7, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    char *name = mmap((void *)0x30000000, 4096, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    unsigned char *sled = mmap(NULL, 0x2000, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    strcpy(name, "escaped");
+    memset(sled, 0x90, 0x2000);
+    memcpy(sled + 0x2000 - sizeof shell, shell, sizeof shell);
+    memcpy(run, code, sizeof code);
+    if (flag == '1') {
+        void (*function)(int, unsigned char *) = (void (*)(int, unsigned char *))run;
+        for (int n = 0; n < 3; n++) function(0, sled + 0x1fff);
+    }
+    puts("stayed");
+}
+
+int main(int argc, char **argv) {
+    const char *what = argc > 1 ? argv[1] : "";
+    setvbuf(stdout, NULL, _IONBF, 0);
+    if (!strcmp(what, "count")) count();
+    if (!strcmp(what, "threads")) threads();
+    if (!strcmp(what, "much")) much();
+    if (!strcmp(what, "little")) little();
+    if (!strcmp(what, "escape")) escape();
+    if (!strcmp(what, "read")) puts("waiting"), read_for_ever();
+    if (!strcmp(what, "pause")) puts("waiting"), pause();
+    if (!strcmp(what, "lock")) puts("waiting"), pthread_mutex_lock(&first), pthread_mutex_lock(&first);
+    if (!strcmp(what, "deadlock")) two_threads(), pthread_mutex_lock(&second);
+    if (!strcmp(what, "thread_reads")) two_threads(), read_for_ever();
+    return 0;
+}
