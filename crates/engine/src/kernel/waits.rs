@@ -116,12 +116,11 @@ fn attempt(ex: &mut Executor, call: &'static Call, args: &Args) -> Option<i64> {
             let mut now = *args;
             now[i as usize] = 0;
             let ret = question(ex, call, &now);
-            let nobody = ret == 0;
-            if nobody {
+            if ret == 0 {
                 // Nobody is ready: poll has written that down.
                 outputs::each(call, &now, Some(0), &mut access::note_write);
             }
-            (!nobody).then_some(ret)
+            (ret != 0).then_some(ret)
         }
         Wait::Unless(i, bits) => {
             // waitid says 0 for "nobody yet" and for success alike.

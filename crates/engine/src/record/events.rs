@@ -1,8 +1,6 @@
 //! What the executor tells the recorder: one function for each kind of event.
 
-use clew_recording::event::{
-    Call as Written, Cause, Effect, End, Event, Output, Place,
-};
+use clew_recording::event::{Call as Written, Cause, Effect, End, Event, Output, Place};
 
 use super::{Arrival, Recorder};
 use crate::context::{Regs, Xsave};
