@@ -535,7 +535,9 @@ mod tests {
 
     struct Process(
         Sharing,
-        #[expect(dead_code, reason = "it is alive while this is")] Producer,
+        // Alive while this is.
+        #[allow(dead_code)]
+        Producer,
     );
 
     /// On a thread of its own, since a thread writes one stream only.
