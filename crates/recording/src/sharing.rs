@@ -533,12 +533,8 @@ mod tests {
     use super::*;
     use crate::channel::Producer;
 
-    struct Process(
-        Sharing,
-        // Alive while this is.
-        #[allow(dead_code)]
-        Producer,
-    );
+    /// The producer keeps it alive.
+    struct Process(Sharing, Producer);
 
     /// On a thread of its own, since a thread writes one stream only.
     fn process<T: Send>(channel: &Channel, work: impl FnOnce(Process) -> T + Send) -> T {
