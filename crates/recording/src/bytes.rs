@@ -80,14 +80,17 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader { rest: bytes }
     }
 
+    #[inline]
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
@@ -121,10 +124,12 @@ impl<'a> Reader<'a> {
         Ok(unzigzag(self.number()?))
     }
 
+    #[inline]
     pub fn small(&mut self) -> Result<u32, Malformed> {
         u32::try_from(self.number()?).map_err(|_| Malformed)
     }
 
+    #[inline]
     pub fn bytes(&mut self, len: u64) -> Result<&'a [u8], Malformed> {
         let len = usize::try_from(len).map_err(|_| Malformed)?;
         if len > self.rest.len() {

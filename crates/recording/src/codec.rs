@@ -351,6 +351,19 @@ pub struct Decoder {
 impl Decoder {
     /// The record at the start of `bytes` and its length; `None` if it isn't there as a whole.
     pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<(Record<'a>, usize)>, Malformed> {
+        let mut record = Record::Event(Event::Time(0));
+        let used = self.next_into(bytes, &mut record)?;
+        Ok(used.map(|used| (record, used)))
+    }
+
+    /// The same, with the record put into its place: moving one takes longer than reading it. After an error
+    /// there may be another in that place than before.
+    #[inline]
+    pub fn next_into<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        into: &mut Record<'a>,
+    ) -> Result<Option<usize>, Malformed> {
         let mut input = Reader::new(bytes);
         let (Ok(kind), Ok(len)) = (input.byte(), input.number()) else {
             // A length never takes this much.
@@ -368,18 +381,28 @@ impl Decoder {
         };
         let used = bytes.len() - input.rest().len();
         let mut payload = Reader::new(payload);
-        let record = if kind < EFFECTS {
-            Record::Event(self.event(kind, &mut payload)?)
-        } else {
-            Record::Effect(self.effect(kind, &mut payload)?)
-        };
-        Ok(Some((record, used)))
+        // The most frequent ones on ways of their own.
+        match kind {
+            kind::CALL => {
+                let call = take_call(&mut self.memory, &mut payload)?;
+                *into = Record::Event(Event::Call(call));
+            }
+            kind::VALUES => *into = Record::Event(Event::Values(take_rest(&mut payload)?)),
+            kind::MEMORY => {
+                let addr = self.memory.addr.wrapping_add(payload.signed()? as u64);
+                self.memory.addr = addr;
+                let bytes = take_rest(&mut payload)?;
+                *into = Record::Effect(Effect::Memory { addr, bytes });
+            }
+            _ if kind < EFFECTS => *into = Record::Event(self.event(kind, &mut payload)?),
+            _ => *into = Record::Effect(self.effect(kind, &mut payload)?),
+        }
+        Ok(Some(used))
     }
 
     fn event<'a>(&mut self, kind: u8, input: &mut Reader<'a>) -> Result<Event<'a>, Malformed> {
         let event = match kind {
             kind::STARTED => Event::Started(take_start(input)?),
-            kind::CALL => Event::Call(take_call(&mut self.memory, input)?),
             kind::RESUMED => {
                 let some = input.byte()? != 0;
                 let value = input.signed()?;
@@ -446,7 +469,6 @@ impl Decoder {
                 cause: take_cause(input)?,
                 signo: take_i32(input)?,
             },
-            kind::VALUES => Event::Values(take_rest(input)?),
             kind::TIME => {
                 let time = self.memory.time.wrapping_add(input.number()?);
                 self.memory.time = time;
@@ -462,14 +484,6 @@ impl Decoder {
 
     fn effect<'a>(&mut self, kind: u8, input: &mut Reader<'a>) -> Result<Effect<'a>, Malformed> {
         let effect = match kind {
-            kind::MEMORY => {
-                let addr = self.memory.addr.wrapping_add(input.signed()? as u64);
-                self.memory.addr = addr;
-                Effect::Memory {
-                    addr,
-                    bytes: take_rest(input)?,
-                }
-            }
             kind::REGISTERS => {
                 let mask = input.small()?;
                 if mask >> REGISTERS != 0 {
@@ -489,6 +503,7 @@ impl Decoder {
     }
 }
 
+#[inline]
 fn take_rest<'a>(input: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
     input.bytes(input.rest().len() as u64)
 }
@@ -517,6 +532,7 @@ fn take_cause(input: &mut Reader) -> Result<Cause, Malformed> {
     }
 }
 
+#[inline(always)]
 fn take_call(memory: &mut Memory, input: &mut Reader) -> Result<Call, Malformed> {
     let first = input.byte()?;
     if first & !(OUTPUT | 3) != 0 {

@@ -25,8 +25,11 @@ pub const LONGEST_CHUNK: usize = 1 << 20;
 /// So many bytes of the same stream help to compress the chunk that follows them.
 pub const HISTORY: usize = 32 << 10;
 
-/// Of zstd. The writer shares the machine with the guest, and data is repetitive: the fastest.
-const LEVEL: i32 = 1;
+/// Of zstd. The writer shares the machine with the guest, so the fastest where much comes; where less
+/// comes it has the time for a better one.
+fn level(raw: usize) -> i32 {
+    if raw > LONGEST_CHUNK / 2 { 1 } else { 3 }
+}
 const ZSTD_DICTIONARY: u32 = 0xec30a437;
 const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"chnk");
 
@@ -216,11 +219,12 @@ impl Packer {
         let out = &mut self.out[CHUNK_HEADER..];
         // For a large chunk history isn't worth its time.
         let after = raw.len() <= LONGEST_CHUNK / 8 && can_help(history);
+        let level = level(raw.len());
         let (len, coding) = if after {
-            let len = self.zstd.compress_using_dict(out, raw, history, LEVEL);
+            let len = self.zstd.compress_using_dict(out, raw, history, level);
             (len, Coding::ZstdAfter)
         } else {
-            (self.zstd.compress(out, raw, LEVEL), Coding::Zstd)
+            (self.zstd.compress(out, raw, level), Coding::Zstd)
         };
         match len {
             Ok(len) if len < raw.len() => {

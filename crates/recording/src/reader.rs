@@ -419,10 +419,15 @@ pub struct StreamReader {
     /// The record before `at`, if it was only looked at. Its lifetime is a lie: it borrows from
     /// `data`, which isn't changed before this is gone.
     ahead: Option<Record<'static>>,
+    /// The record that was given out last, likewise; one without borrows while `data` changes.
+    current: Record<'static>,
     decoder: Decoder,
     unpacker: Option<Box<Unpacker>>,
     events: u64,
 }
+
+/// A record that borrows nothing.
+const NONE: Record<'static> = Record::Event(crate::event::Event::Time(0));
 
 impl Clone for StreamReader {
     fn clone(&self) -> StreamReader {
@@ -435,6 +440,7 @@ impl Clone for StreamReader {
             at: self.at,
             history: self.history.clone(),
             ahead: self.ahead.clone(),
+            current: NONE,
             decoder: self.decoder.clone(),
             unpacker: None,
             events: self.events,
@@ -453,6 +459,7 @@ impl StreamReader {
             at: 0,
             history: Vec::new(),
             ahead: None,
+            current: NONE,
             decoder: Decoder::default(),
             unpacker: None,
             events: 0,
@@ -481,6 +488,26 @@ impl StreamReader {
         };
         self.events += matches!(record, Some(Record::Event(_))) as u64;
         Ok(record)
+    }
+
+    /// The same, left in its place in the reader.
+    #[inline]
+    pub fn next_in_place(&mut self) -> Result<Option<&Record<'_>>, ReadError> {
+        if self.ahead.is_some() {
+            self.current = self.ahead.take().unwrap_or(NONE);
+        } else {
+            if self.at == self.data.len() && !self.load()? {
+                return Ok(None);
+            }
+            // SAFETY: as in `decode`; `load` also empties `current`.
+            let data: &'static [u8] = unsafe { extend(&self.data[self.at..]) };
+            match self.decoder.next_into(data, &mut self.current) {
+                Ok(Some(used)) => self.at += used,
+                Ok(None) | Err(Malformed) => return Err(self.damaged()),
+            }
+        }
+        self.events += matches!(self.current, Record::Event(_)) as u64;
+        Ok(Some(&self.current))
     }
 
     /// The record that [`Self::next`] will return.
@@ -532,6 +559,7 @@ impl StreamReader {
         if Arc::get_mut(&mut self.data).is_none() {
             self.data = Arc::default();
         }
+        self.current = NONE;
         let data = Arc::get_mut(&mut self.data).expect("not shared, or just made");
         let unpacker = self.unpacker.get_or_insert_default();
         let good = unpacker.unpack(&self.file, &chunk, at, &self.history, data)?;

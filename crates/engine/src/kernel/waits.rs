@@ -69,7 +69,8 @@ fn attempt(ex: &mut Executor, call: &'static Call, args: &Args) -> Option<i64> {
     let fd = args[0] as i32;
     match call.wait {
         Wait::Read => {
-            if !may_wait(fd) {
+            // The cheaper question first: servers ask it all the time.
+            if is_nonblocking(fd) || !may_wait(fd) {
                 return Some(direct(ex, call, args));
             }
             let vectors = Vectors::of(call, args);
@@ -77,7 +78,7 @@ fn attempt(ex: &mut Executor, call: &'static Call, args: &Args) -> Option<i64> {
             settle(ex, call, args, ret, libc::POLLIN)
         }
         Wait::Write => {
-            if !may_wait(fd) || is_nonblocking(fd) {
+            if is_nonblocking(fd) || !may_wait(fd) {
                 return Some(direct(ex, call, args));
             }
             let vectors = Vectors::of(call, args);

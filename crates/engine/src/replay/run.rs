@@ -108,7 +108,7 @@ impl<'a> Replay<'a> {
     fn next(&mut self) -> Result<bool, Divergence> {
         let at = self.reader.position();
         let stop = self.stop == Some(at);
-        let record = match self.reader.next() {
+        let record = match self.reader.next_in_place() {
             Ok(Some(record)) => record,
             Ok(None) => {
                 if stop {
@@ -126,8 +126,7 @@ impl<'a> Replay<'a> {
                 });
             }
         };
-        // Looked at where it is: records are large, and there are many.
-        let event = match &record {
+        let event = match record {
             Record::Effect(effect) => {
                 self.machine.effect(effect)?;
                 return Ok(true);
