@@ -440,6 +440,23 @@ impl Sharing {
         }
     }
 
+    /// Has any process mapped a file or segment shared, since the recording began?
+    #[inline]
+    pub fn anybody(&self) -> bool {
+        self.table.uses_end.load(Relaxed) != 0
+    }
+
+    /// Does another process use the object?
+    pub fn is_used_by_others(&self, object: u64) -> bool {
+        let _locked = self.lock();
+        let end = self.table.uses_end.load(Relaxed) as usize;
+        self.table.uses[..end].iter().any(|used| {
+            let stream = used.stream.load(Relaxed);
+            let other = stream != 0 && stream != self.stream;
+            other && used.object.load(Relaxed) == object && self.living(stream).is_some()
+        })
+    }
+
     /// The process has nothing of the object any more.
     pub fn leave_object(&self, object: u64) {
         let _locked = self.lock();
@@ -508,5 +525,80 @@ fn is_gone(tid: u32) -> bool {
             let after = text.iter().rposition(|&b| b == b')').unwrap_or(0);
             matches!(text.get(after + 2), Some(b'Z' | b'X'))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channel::Producer;
+
+    /// The producer keeps it alive.
+    struct Process(Sharing, Producer);
+
+    /// On a thread of its own, since a thread writes one stream only.
+    fn process<T: Send>(channel: &Channel, work: impl FnOnce(Process) -> T + Send) -> T {
+        let channel = *channel;
+        std::thread::scope(|scope| {
+            let run = move || {
+                let producer = channel.new_stream().unwrap();
+                let sharing = Sharing::join(&channel, producer.stream()).unwrap();
+                work(Process(sharing, producer))
+            };
+            scope.spawn(run).join().unwrap()
+        })
+    }
+
+    #[test]
+    fn a_page_has_one_owner() {
+        let (channel, _fd) = Channel::create().unwrap();
+        channel.control().line.writer.store(1, SeqCst);
+        let object = name(&Object::Anon(7));
+        process(&channel, |Process(first, _producer)| {
+            let page = first.page(object, 3).unwrap();
+            assert_eq!(first.page(object, 3), Some(page));
+            assert_ne!(first.page(object, 4), Some(page));
+            assert_eq!(first.try_acquire(page), Some(true));
+            process(&channel, |Process(second, _producer)| {
+                assert_eq!(second.try_acquire(page), None);
+                assert!(!first.wanted());
+                // It may be taken from one who waits in the kernel, and is told.
+                first.park();
+                assert_eq!(second.try_acquire(page), Some(false));
+                first.unpark();
+                assert!(first.wanted() && !first.owns(page));
+                assert_eq!(first.letters(), (vec![page], false));
+                second.release(&[page]);
+                assert_eq!(first.try_acquire(page), Some(false));
+            });
+        });
+        // The dead own nothing.
+        process(&channel, |Process(third, _producer)| {
+            let page = third.page(object, 3).unwrap();
+            assert_eq!(third.try_acquire(page), Some(false));
+        });
+    }
+
+    #[test]
+    fn objects_are_governed_when_a_second_process_comes() {
+        let (channel, _fd) = Channel::create().unwrap();
+        channel.control().line.writer.store(1, SeqCst);
+        let object = name(&Object::File { dev: 1, ino: 2 });
+        process(&channel, |Process(first, _producer)| {
+            assert!(!first.use_object(object, &|_, _| {}));
+            assert!(first.to_govern().is_empty());
+            process(&channel, |Process(second, _producer)| {
+                // One who waits in the kernel looks before it goes on: nobody waits for it.
+                first.park();
+                assert!(second.is_used_by_others(object));
+                assert!(second.use_object(object, &|_, _| {}));
+                first.unpark();
+                assert_eq!(first.to_govern(), [object]);
+                first.governed(object);
+                assert!(first.to_govern().is_empty());
+                second.leave_object(object);
+                assert!(!first.is_used_by_others(object));
+            });
+        });
     }
 }

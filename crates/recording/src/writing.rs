@@ -161,10 +161,7 @@ impl Writing {
                     self.unsure.entry(index).or_insert_with(Instant::now);
                     Look::Nothing
                 }
-                state::RESERVED => {
-                    self.look_for_process(index, slot);
-                    Look::Nothing
-                }
+                state::RESERVED => self.look_for_process(index, slot),
                 state => self.drain(index, slot, state)?,
             };
             if look == Look::Moved {
@@ -179,8 +176,8 @@ impl Writing {
         Ok(any)
     }
 
-    /// Frees a reserved slot if its process won't come.
-    fn look_for_process(&mut self, index: usize, slot: &Slot) {
+    /// Ends a reserved slot if its process won't come; the next look frees it.
+    fn look_for_process(&mut self, index: usize, slot: &Slot) -> Look {
         let expected = slot.pid.load(SeqCst);
         let life = match expected {
             0 => self.watch.add_bystander(slot.maker.load(SeqCst)),
@@ -203,7 +200,9 @@ impl Writing {
             let _ = slot
                 .state
                 .compare_exchange(state::RESERVED, state::ENDED, SeqCst, Relaxed);
+            return Look::Moved;
         }
+        Look::Nothing
     }
 
     /// Writes what is in a ring; ends the stream if it is over.

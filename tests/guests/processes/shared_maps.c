@@ -88,12 +88,16 @@ int main(int argc, char **argv) {
         say_status("child", status);
         pipes(memory);
         if (fd >= 0) {
-            // Another process writes to the file itself.
+            // Another process, which has nothing of it mapped, writes to the file itself while this one looks.
+            volatile char *text = (char *)memory + 4096;
+            text[0] = 0;
             child = fork();
             if (child == 0) {
+                munmap(memory, 8192);
                 CHECK(pwrite(fd, "through the file", 17, 4096) == 17);
                 _exit(0);
             }
+            while (!text[0]) sched_yield();
             CHECK(waitpid(child, NULL, 0) == child);
             say("%s", (char *)memory + 4096);
             close(fd);

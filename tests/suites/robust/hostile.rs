@@ -138,6 +138,7 @@ pub fn encode(record: &Record) -> Owned {
                     registers: *registers,
                     memory: *memory,
                 },
+                Event::Shared { ticks } => Event::Shared { ticks: *ticks },
                 Event::Exec { ticks } => Event::Exec { ticks: *ticks },
                 Event::Exited { ticks, status } => Event::Exited {
                     ticks: *ticks,

@@ -80,6 +80,24 @@ pub fn changed_file(call: &Call, args: &Args, ret: i64) -> Option<(i32, Option<u
     Some(change)
 }
 
+/// For calls that write from memory to the file in argument 0: where (`None`: at its position), and at most how
+/// many bytes.
+pub fn writes_file(call: &Call, args: &Args) -> Option<(Option<u64>, u64)> {
+    let bytes = || {
+        let ranges = written_bytes(call, args, i64::MAX).unwrap_or_default();
+        ranges.iter().map(|(_, len)| len).sum()
+    };
+    match call.nr as i64 {
+        libc::SYS_write => Some((None, args[2])),
+        libc::SYS_writev => Some((None, bytes())),
+        libc::SYS_pwrite64 => Some((Some(args[3]), args[2])),
+        libc::SYS_pwritev | libc::SYS_pwritev2 => {
+            Some((Some(args[3]).filter(|&at| at != u64::MAX), bytes()))
+        }
+        _ => None,
+    }
+}
+
 /// For calls that move data between descriptors without showing it to the guest: which argument
 /// is the descriptor that the data goes to. Programs fall back to reading and writing where such
 /// a call says EINVAL.

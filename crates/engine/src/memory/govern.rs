@@ -15,6 +15,8 @@
 //!
 //! The state is the process's, not [`super::Memory`]'s, since every access to guest memory can come to a closed page.
 
+mod pages;
+
 use std::ops::Range;
 
 use clew_recording::maps::{Change, Object, Pages};
@@ -91,6 +93,8 @@ struct State {
     /// Asked for by others, to be given away at the next occasion.
     asked: Vec<Entry>,
     used: FxHashSet<u64>,
+    /// How long objects are, as a replay knows it.
+    sizes: FxHashMap<u64, (Object, u64)>,
     /// Second mappings of single pages, always accessible: for the kernel's futexes.
     aliases: FxHashMap<(u64, u64), u64>,
     records: Vec<Record>,
@@ -118,6 +122,7 @@ fn state() -> &'static mut State {
         shadows: FxHashMap::default(),
         asked: Vec::new(),
         used: FxHashSet::default(),
+        sizes: FxHashMap::default(),
         aliases: FxHashMap::default(),
         records: Vec::new(),
         governs: false,
@@ -157,8 +162,32 @@ pub fn is_used_by_others(object: &Object) -> bool {
 }
 
 /// A shared mapping was made. True if it is closed, which is then to be written down.
-pub fn add(range: Range<u64>, object: Object, offset: u64, prot: i32) -> bool {
-    state().add(range, object, offset, prot)
+pub fn add(range: Range<u64>, object: Object, offset: u64, size: u64, prot: i32) -> bool {
+    let state = state();
+    state.sizes.insert(sharing::name(&object), (object, size));
+    state.add(range, object, offset, prot)
+}
+
+/// The size of an object has changed, and is written down.
+pub fn resized(object: Object, size: u64) {
+    let name = sharing::name(&object);
+    if let Some(known) = state().sizes.get_mut(&name) {
+        known.1 = size;
+    }
+}
+
+/// Whether any process has mapped a file or segment shared.
+#[inline]
+pub fn anybody() -> bool {
+    state().sharing.as_ref().is_some_and(Sharing::anybody)
+}
+
+/// Before this process writes to a part of a file by a system call: if others have mapped it, its pages
+/// become this process's.
+pub fn own_file(object: &Object, range: Range<u64>) {
+    if !range.is_empty() {
+        state().own_file(object, range.start / PAGE..range.end.div_ceil(PAGE));
+    }
 }
 
 /// Nothing of the range is mapped any more.
@@ -334,415 +363,6 @@ fn read_page(addr: u64) -> Option<Shadow> {
     let mut page: Shadow = Box::new([0; PAGE as usize]);
     // SAFETY: a guest page into a buffer of its size; a fault makes the copy fail.
     unsafe { copy::copy(page.as_mut_ptr(), addr as *const u8, PAGE as usize) }.then_some(page)
-}
-
-impl State {
-    fn taking_part(&self) -> bool {
-        self.governs || !self.used.is_empty()
-    }
-
-    fn overlapping(&self, range: &Range<u64>) -> impl Iterator<Item = &View> {
-        let range = range.clone();
-        self.views
-            .iter()
-            .filter(move |v| v.start < range.end && range.start < v.end)
-    }
-
-    fn view(&self, addr: u64) -> Option<View> {
-        self.overlapping(&(addr..addr + 1)).next().copied()
-    }
-
-    /// Where a page of an object is mapped here.
-    fn places(&self, name: u64, page: u64) -> Vec<View> {
-        let at = page * PAGE;
-        let has = |v: &&View| {
-            v.name == name && v.offset <= at && at < v.offset.saturating_add(v.end - v.start)
-        };
-        let one = |v: &View| {
-            let start = v.start + (at - v.offset);
-            v.slice(start, start + PAGE)
-        };
-        self.views.iter().filter(has).map(one).collect()
-    }
-
-    fn join(&mut self, object: &Object) -> bool {
-        let name = sharing::name(object);
-        let Some(sharing) = &self.sharing else {
-            return false;
-        };
-        if matches!(object, Object::Anon(_)) {
-            return false;
-        }
-        self.used.insert(name);
-        let others = sharing.use_object(name, &kick);
-        self.collect();
-        others
-    }
-
-    fn add(&mut self, range: Range<u64>, object: Object, offset: u64, prot: i32) -> bool {
-        if self.sharing.is_none() {
-            return false;
-        }
-        let name = sharing::name(&object);
-        let others = self.join(&object);
-        // Anonymous memory is never mapped again, but what a process has of a governed object is governed.
-        let governed = prot & libc::PROT_EXEC == 0
-            && (others || self.views.iter().any(|v| v.name == name && v.governed));
-        let view = View {
-            start: range.start,
-            end: range.end,
-            name,
-            offset,
-            prot,
-            governed,
-            known: !governed,
-        };
-        self.views.push(view);
-        if governed {
-            self.close_view(range);
-        }
-        governed
-    }
-
-    fn close_view(&mut self, range: Range<u64>) {
-        self.governs = true;
-        close_really(range.clone());
-        self.closed.insert(range);
-    }
-
-    fn cut(&mut self, range: &Range<u64>) {
-        self.closed.remove(range.clone());
-        let mut left = Vec::new();
-        for view in std::mem::take(&mut self.views) {
-            if view.end <= range.start || range.end <= view.start {
-                left.push(view);
-                continue;
-            }
-            if view.start < range.start {
-                left.push(view.slice(view.start, range.start));
-            }
-            if range.end < view.end {
-                left.push(view.slice(range.end, view.end));
-            }
-        }
-        self.views = left;
-        let gone: Vec<u64> = self
-            .used
-            .iter()
-            .filter(|&&name| !self.views.iter().any(|v| v.name == name))
-            .copied()
-            .collect();
-        for name in gone {
-            self.used.remove(&name);
-            let entries: Vec<Entry> = self.held_of(name);
-            if let Some(sharing) = &self.sharing {
-                sharing.leave_object(name);
-                sharing.release(&entries);
-            }
-            for entry in entries {
-                self.held.remove(&entry);
-                self.shadows.remove(&entry);
-            }
-            self.aliases.retain(|&(object, _), &mut at| {
-                if object == name {
-                    // SAFETY: a mapping of our own that nobody knows.
-                    unsafe { syscall!(libc::SYS_munmap, at, PAGE) };
-                }
-                object != name
-            });
-        }
-    }
-
-    fn held_of(&self, name: u64) -> Vec<Entry> {
-        let of = self.held.iter().filter(|(_, (object, _))| *object == name);
-        of.map(|(&entry, _)| entry).collect()
-    }
-
-    fn protected(&mut self, range: &Range<u64>, prot: i32) {
-        let mut parts = Vec::new();
-        for view in &mut self.views {
-            if view.end <= range.start || range.end <= view.start {
-                continue;
-            }
-            let whole = *view;
-            let (start, end) = (whole.start.max(range.start), whole.end.min(range.end));
-            *view = whole.slice(start, end);
-            view.prot = prot;
-            if whole.start < start {
-                parts.push(whole.slice(whole.start, start));
-            }
-            if end < whole.end {
-                parts.push(whole.slice(end, whole.end));
-            }
-        }
-        self.views.extend(parts);
-    }
-
-    /// Whether the guest's own protection allows an access.
-    fn may(&self, addr: u64, write: bool) -> bool {
-        let needed = if write {
-            libc::PROT_WRITE
-        } else {
-            libc::PROT_READ | libc::PROT_WRITE
-        };
-        self.view(addr).is_some_and(|view| view.prot & needed != 0)
-    }
-
-    fn touch(&mut self, addr: u64, len: u64) -> bool {
-        let end = addr.saturating_add(len);
-        let mut any = false;
-        for part in self.closed.inside(&(page_down(addr)..end)) {
-            for page in (page_down(part.start)..part.end).step_by(PAGE as usize) {
-                if self.closed.contains(page)
-                    && let Some(view) = self.view(page).filter(View::readable)
-                {
-                    self.acquire(&view, page);
-                    any = true;
-                }
-            }
-        }
-        any
-    }
-
-    fn acquire(&mut self, view: &View, addr: u64) {
-        let page = view.page_of(addr);
-        let Some(sharing) = &self.sharing else { return };
-        let Some(entry) = sharing.page(view.name, page) else {
-            stop::warn("more memory is shared between processes than can be recorded (4 GiB)");
-            stop::exit(stop::STATUS)
-        };
-        let before = self.shadows.remove(&entry);
-        let mut first = false;
-        if !self.held.contains_key(&entry) {
-            if let Some(was_first) = sharing.try_acquire(entry) {
-                first = was_first;
-            } else {
-                self.remember();
-                if let Some(sharing) = &self.sharing {
-                    first = sharing.acquire(entry, &kick, &late);
-                }
-            }
-            self.held.insert(entry, (view.name, page));
-            self.recent.retain(|&other| other != entry);
-            if self.recent.len() == REMEMBERED {
-                self.recent.remove(0);
-            }
-            self.recent.push(entry);
-            self.collect();
-        }
-        let places = self.places(view.name, page);
-        for place in &places {
-            let range = place.start..place.end;
-            let _ = host::mprotect(range.clone(), real_prot(place.prot));
-            self.closed.remove(range.clone());
-            self.records
-                .push(Record::Change(Change::Open(pages(&range))));
-        }
-        let place = places.iter().find(|place| place.readable());
-        let Some((place, now)) = place.and_then(|p| Some((p, read_page(p.start)?))) else {
-            return;
-        };
-        match before {
-            Some(before) => self.differences(place.start, &before, &now),
-            None if first && view.known => {}
-            None => self
-                .records
-                .push(Record::Contents(place.start, now.to_vec())),
-        }
-    }
-
-    /// Writes down what differs.
-    fn differences(&mut self, addr: u64, before: &Shadow, now: &Shadow) {
-        let mut at = 0;
-        let differs = |at: usize| before[at] != now[at];
-        while let Some(start) = (at..now.len()).find(|&n| differs(n)) {
-            let mut end = start + 1;
-            while let Some(next) = (end..now.len().min(end + GAP)).find(|&n| differs(n)) {
-                end = next + 1;
-            }
-            let contents = now[start..end].to_vec();
-            self.records
-                .push(Record::Contents(addr + start as u64, contents));
-            at = end;
-        }
-    }
-
-    /// Pages may be taken from here on: keeps what is in those used last.
-    fn remember(&mut self) {
-        for n in 0..self.recent.len() {
-            let entry = self.recent[n];
-            if let Some(&(name, page)) = self.held.get(&entry) {
-                self.keep_shadow(entry, name, page);
-            }
-        }
-    }
-
-    fn keep_shadow(&mut self, entry: Entry, name: u64, page: u64) {
-        let places = self.places(name, page);
-        let place = places.iter().find(|place| place.readable());
-        match place.and_then(|place| read_page(place.start)) {
-            Some(shadow) => self.shadows.insert(entry, shadow),
-            None => self.shadows.remove(&entry),
-        };
-    }
-
-    /// Reads what others have left: pages that were taken are closed.
-    fn collect(&mut self) {
-        let Some(sharing) = &self.sharing else { return };
-        let mut letters = Vec::new();
-        if sharing.wanted() {
-            let (some, more) = sharing.letters();
-            letters = some;
-            if more {
-                letters = self.held.keys().copied().collect();
-            }
-        }
-        let mut lost = Vec::new();
-        for entry in letters {
-            if !self.held.contains_key(&entry) {
-                continue;
-            }
-            if !sharing.owns(entry) {
-                lost.push(entry);
-            } else if !self.asked.contains(&entry) {
-                self.asked.push(entry);
-            }
-        }
-        for entry in lost {
-            self.close(entry);
-        }
-        // What is still ours may change from here on.
-        for entry in &self.recent {
-            if self.held.contains_key(entry) {
-                self.shadows.remove(entry);
-            }
-        }
-    }
-
-    /// A page that is no longer this process's.
-    fn close(&mut self, entry: Entry) {
-        let Some((name, page)) = self.held.remove(&entry) else {
-            return;
-        };
-        self.recent.retain(|&other| other != entry);
-        for place in self.places(name, page) {
-            let range = place.start..place.end;
-            close_really(range.clone());
-            self.closed.insert(range.clone());
-            let change = Change::Close(pages(&range));
-            self.records.push(Record::Change(change));
-        }
-    }
-
-    fn serve(&mut self) {
-        self.collect();
-        let asked = std::mem::take(&mut self.asked);
-        for &entry in &asked {
-            if let Some(&(name, page)) = self.held.get(&entry) {
-                self.keep_shadow(entry, name, page);
-                self.close(entry);
-            }
-        }
-        if let Some(sharing) = &self.sharing
-            && !asked.is_empty()
-        {
-            sharing.release(&asked);
-        }
-        self.govern_wanted();
-    }
-
-    fn govern_wanted(&mut self) {
-        let Some(sharing) = &self.sharing else { return };
-        for name in sharing.to_govern() {
-            self.govern(Some(name));
-            if let Some(sharing) = &self.sharing {
-                sharing.governed(name);
-            }
-        }
-    }
-
-    /// From now on pages of the object (or of all) are closed unless they are this process's.
-    fn govern(&mut self, name: Option<u64>) {
-        let wanted = |v: &View| {
-            !v.governed && v.prot & libc::PROT_EXEC == 0 && name.is_none_or(|name| v.name == name)
-        };
-        let mut ranges = Vec::new();
-        for view in self.views.iter_mut().filter(|v| wanted(v)) {
-            view.governed = true;
-            ranges.push(view.start..view.end);
-        }
-        for range in ranges {
-            self.close_view(range.clone());
-            let change = Change::Close(pages(&range));
-            self.records.push(Record::Change(change));
-        }
-    }
-
-    fn before_fork(&mut self) -> Vec<Range<u64>> {
-        if self.views.is_empty() {
-            return Vec::new();
-        }
-        self.govern(None);
-        for name in self.used.clone() {
-            if let Some(sharing) = &self.sharing {
-                sharing.governed(name);
-            }
-        }
-        let code = self.views.iter().filter(|v| !v.governed);
-        code.map(|v| v.start..v.end).collect()
-    }
-
-    fn become_child(&mut self, stream: u32) {
-        self.records.clear();
-        self.asked.clear();
-        let Some(sharing) = &mut self.sharing else {
-            return;
-        };
-        if sharing.become_stream(stream).is_err() {
-            self.sharing = None;
-            return;
-        }
-        // The parent's pages stay the parent's, and go on changing.
-        let held: Vec<Entry> = self.held.keys().copied().collect();
-        for entry in held {
-            self.close(entry);
-            self.shadows.remove(&entry);
-        }
-        for name in self.used.clone() {
-            if let Some(sharing) = &self.sharing {
-                sharing.use_object(name, &kick);
-                sharing.governed(name);
-            }
-        }
-        self.collect();
-    }
-
-    fn alias(&mut self, addr: u64) -> Option<u64> {
-        let view = self.view(addr).filter(|view| view.governed)?;
-        let key = (view.name, view.page_of(addr));
-        let at = match self.aliases.get(&key) {
-            Some(&at) => at,
-            None => {
-                // A length of zero makes a second mapping of shared memory.
-                let (page, may_move) = (page_down(addr), libc::MREMAP_MAYMOVE);
-                // SAFETY: a new mapping where the kernel likes.
-                let at = unsafe { syscall!(libc::SYS_mremap, page, 0, PAGE, may_move) };
-                if crate::sys::is_err(at) {
-                    return None;
-                }
-                let both = libc::PROT_READ | libc::PROT_WRITE;
-                for prot in [both, libc::PROT_READ] {
-                    // SAFETY: the mapping just made.
-                    if unsafe { syscall!(libc::SYS_mprotect, at, PAGE, prot) } == 0 {
-                        break;
-                    }
-                }
-                self.aliases.insert(key, at as u64);
-                at as u64
-            }
-        };
-        Some(at + addr % PAGE)
-    }
 }
 
 fn close_really(range: Range<u64>) {

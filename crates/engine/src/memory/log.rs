@@ -172,7 +172,12 @@ impl Memory {
     /// A mapping that was just made.
     pub(super) fn logged_map(&mut self, mapping: &Mapping, source: Source, path: Vec<u8>) {
         let shared = match source {
-            Source::Object { object, offset, .. } => Some((object, offset)),
+            Source::Object {
+                object,
+                offset,
+                size,
+                ..
+            } => Some((object, offset, size)),
             _ => None,
         };
         self.logged(|| Change::Map {
@@ -181,8 +186,8 @@ impl Memory {
             path,
         });
         let range = mapping.start..mapping.end;
-        if let Some((object, offset)) = shared
-            && govern::add(range.clone(), object, offset, mapping.prot)
+        if let Some((object, offset, size)) = shared
+            && govern::add(range.clone(), object, offset, size, mapping.prot)
         {
             self.logged(|| Change::Close(pages(&range)));
         }

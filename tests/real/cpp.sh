@@ -1,0 +1,3 @@
+# C++: exceptions thrown in many threads at once, futures; built beforehand.
+# needs: g++
+./cpp

@@ -1,0 +1,1 @@
+. "${0%_large*}.prepare.sh"
