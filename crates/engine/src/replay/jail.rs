@@ -174,19 +174,24 @@ fn filter(report: RawFd, forks: bool) -> Vec<libc::sock_filter> {
     filter.0
 }
 
-/// Takes from this process what it doesn't need: descriptors that came from outside, standard
+/// Descriptors that came from outside, besides the standard ones: what clew opened itself is closed on
+/// exec, what isn't was left open by whoever started it. There may be thousands of clew's own, so they are
+/// looked through once, for all processes.
+pub fn inherited() -> io::Result<Vec<RawFd>> {
+    let open = std::fs::read_dir("/proc/self/fd")?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<RawFd>().ok());
+    // SAFETY: F_GETFD touches no memory.
+    let inherited = |fd: &RawFd| *fd > 2 && unsafe { libc::fcntl(*fd, libc::F_GETFD) } == 0;
+    Ok(open.filter(inherited).collect())
+}
+
+/// Takes from this process what it doesn't need: the descriptors that its parent has `inherited`, standard
 /// input and output, core dumps. What it says on stderr goes to `words`.
-pub fn undress(words: RawFd) -> io::Result<()> {
-    // What clew opened itself is closed on exec; what isn't was left open by whoever started it.
-    let open: Vec<RawFd> = std::fs::read_dir("/proc/self/fd")?
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .collect();
+pub fn undress(inherited: &[RawFd], words: RawFd) -> io::Result<()> {
     // SAFETY: descriptors of this process; those closed are nobody's in it.
     unsafe {
-        for fd in open.into_iter().filter(|&fd| fd > 2) {
-            if libc::fcntl(fd, libc::F_GETFD) == 0 {
-                libc::close(fd);
-            }
+        for &fd in inherited {
+            libc::close(fd);
         }
         let nowhere = libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
         if nowhere < 0 {

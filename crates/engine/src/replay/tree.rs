@@ -196,6 +196,8 @@ struct Coordinator<'a> {
     /// Bytes of arguments so far.
     arguments: usize,
     children: Vec<Child>,
+    /// Descriptors that no replaying process shall have.
+    inherited: Vec<RawFd>,
 }
 
 /// A replaying process.
@@ -241,6 +243,7 @@ pub fn replay(recording: &Recording, request: &Request) -> Result<Outcome, Strin
         told: BTreeSet::new(),
         arguments: 0,
         children: Vec::new(),
+        inherited: jail::inherited().map_err(|e| format!("/proc/self/fd: {e}"))?,
     };
     let done = coordinator.run(&roots);
     coordinator.screen.flush();
@@ -451,7 +454,7 @@ impl Coordinator<'_> {
             .send(report);
             stop::exit(stop::STATUS)
         };
-        if let Err(error) = jail::undress(words) {
+        if let Err(error) = jail::undress(&self.inherited, words) {
             unable(format!("a process to replay in can't be prepared: {error}"));
         }
         let options = &self.request.options;
