@@ -132,8 +132,8 @@ fn loses_updates(policy: &str) -> Result<(), Failed> {
     let mut job = guest("threads/racing.c", &format!("lost.{policy}"))?;
     job.args = vec!["count".into()];
     let mut lost = Vec::new();
-    for seed in ["1", "2", "3", "4", "5", "6"] {
-        let outcome = run(&job.under_clew(&["--sched", policy, "--seed", seed]))?;
+    for seed in 1..=12 {
+        let outcome = run(&job.under_clew(&["--sched", policy, "--seed", &seed.to_string()]))?;
         let text = String::from_utf8_lossy(&outcome.stdout);
         lost.push(text.trim().parse::<u64>().expect("a number"));
     }

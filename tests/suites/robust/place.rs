@@ -88,11 +88,14 @@ pub fn program() -> &'static str {
     PATH.get_or_init(|| {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/robust/programs.c");
         let program = scratch::root().join("robust-programs");
+        // Tests are processes of their own: none may find it half made, or busy.
+        let own = program.with_extension(std::process::id().to_string());
         let compiled = Command::new("cc")
             .args(["-O1", "-w", "-pthread", "-o"])
-            .args([&program, &source])
+            .args([&own, &source])
             .status();
         assert!(compiled.is_ok_and(|status| status.success()), "cc failed");
+        std::fs::rename(&own, &program).expect("in the same folder");
         program.to_string_lossy().into_owned()
     })
 }

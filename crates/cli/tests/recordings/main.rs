@@ -359,11 +359,6 @@ fn a_record_that_cannot_begin_leaves_nothing() {
     );
     let said = place.bad(125, &["record", "-o", "all", "true"]);
     assert!(said.contains("isn't an empty folder"), "{said}");
-    assert!(
-        place
-            .bad(125, &["record", "--portable", "true"])
-            .contains("isn't there yet")
-    );
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_clew"))
         .args(["record", "true"])
         .env("CLEW_DIR", "/proc/nowhere")

@@ -43,10 +43,10 @@ fn counts(mapping: &Mapping) -> bool {
 }
 
 fn batch(mapping: &Mapping, start: u64, end: u64, all: bool, found: &mut dyn FnMut(u64, u64)) {
-    let is_file = matches!(mapping.backing, Backing::File { .. });
-    if is_file {
-        // What isn't in memory may be read again.
-        for at in (start..end).step_by(PAGE as usize) {
+    if let Backing::File { file, offset, .. } = mapping.backing {
+        // What isn't in memory may be read again; behind the file's end there is nothing.
+        let end_of_file = mapping.start + file.size.saturating_sub(offset);
+        for at in (start..end.min(end_of_file)).step_by(PAGE as usize) {
             page(at, found);
         }
         return;

@@ -79,7 +79,8 @@ impl Session {
             let mut old: libc::rlimit = std::mem::zeroed();
             libc::getrlimit(libc::RLIMIT_FSIZE, &mut old);
             let mut small = old;
-            small.rlim_cur = 25 << 20;
+            // Sixteen rings of a mebibyte, and the table of shared pages.
+            small.rlim_cur = 51 << 20;
             libc::setrlimit(libc::RLIMIT_FSIZE, &small);
             let made = Channel::create();
             libc::setrlimit(libc::RLIMIT_FSIZE, &old);
