@@ -114,9 +114,12 @@ fn run(options: &Options) -> std::result::Result<(), String> {
         }
     }
     // A partial table must not replace a whole one.
-    let partial = !options.row.is_empty() || !options.only.is_empty() || options.table.is_some();
+    let partial = !options.row.is_empty() || !options.only.is_empty();
     if options.dry || partial {
         return Ok(());
+    }
+    if options.table.is_some() {
+        return report::write_one(&results, &lines).map_err(|error| error.to_string());
     }
     report::write(&results, &lines, options.runs).map_err(|error| error.to_string())
 }

@@ -152,13 +152,28 @@ pub fn write(results: &[Result], lines: &[Line], runs: usize) -> io::Result<()> 
     fs::create_dir_all(&docs)?;
     fs::write(docs.join("bench.json"), json_text(results, lines, runs))?;
     fs::write(docs.join("bench.md"), page(results, lines, runs))?;
+    write_one(results, lines)
+}
+
+/// Writes README's tables; one of which nothing was measured stays as it is.
+pub fn write_one(results: &[Result], lines: &[Line]) -> io::Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("benches is in the repository");
     let readme = root.join("README.md");
     let mut text = fs::read_to_string(&readme).unwrap_or_default();
     let tables = [
-        ("bench", table(results)),
-        ("bench-record", recorded_report::table(lines)),
+        ("bench", table(results), results.is_empty()),
+        (
+            "bench-record",
+            recorded_report::table(lines),
+            lines.is_empty(),
+        ),
     ];
-    for (name, table) in tables {
+    for (name, table, none) in tables {
+        if none {
+            continue;
+        }
         match between_markers(&text, name, &table) {
             Some(changed) => text = changed,
             None => eprintln!(
