@@ -23,6 +23,7 @@ pub mod log;
 pub mod maps;
 pub mod meta;
 pub mod pack;
+pub mod position;
 mod producer;
 pub mod reader;
 mod shared;

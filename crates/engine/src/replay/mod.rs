@@ -13,6 +13,7 @@ mod report;
 pub mod run;
 mod screen;
 pub mod tree;
+pub mod worker;
 
 pub use machine::{Divergence, Machine};
 pub use tree::{Outcome, Request};

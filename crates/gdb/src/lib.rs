@@ -1,0 +1,1 @@
+//! The gdb remote serial protocol, answered from a timeline.

@@ -1,0 +1,1 @@
+//! What debugging information says about an address.
