@@ -26,6 +26,7 @@ use atlas::SharedAtlas;
 use mutable::Mutable;
 use region::{Place, Region, Spilled, redirect};
 use room::{map_anywhere, map_code, room_for, unmap_code};
+pub use run::maybe_spoiled;
 use saved::{History, Key};
 use store::Store;
 pub(crate) use view::View;

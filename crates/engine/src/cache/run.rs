@@ -268,6 +268,18 @@ impl CodeCache {
     }
 }
 
+/// Flags that translated code may have spoiled where a thread stands at `pc`: the program writes them
+/// again before it reads them.
+pub fn maybe_spoiled(memory: &Memory, pc: u64) -> u64 {
+    match memory.fetch(pc) {
+        Fetched::Executable(code) if code.immutable => {
+            let live = translate::live_flags(&View::of(memory), pc);
+            u64::from(translate::flags::hardware(translate::flags::DEC & !live))
+        }
+        _ => 0,
+    }
+}
+
 /// Addresses have 47 bits here, or their complement.
 fn is_canonical(addr: u64) -> bool {
     ((addr as i64) << 16 >> 16) as u64 == addr

@@ -114,7 +114,7 @@ pub fn translate(region: &mut Region, fetch: &dyn Fetch, pc: u64, shape: Shape) 
     Some(t.finish(entry))
 }
 
-fn live_flags(fetch: &dyn Fetch, start: u64) -> u32 {
+pub(crate) fn live_flags(fetch: &dyn Fetch, start: u64) -> u32 {
     flags::live_at(start, |pc| {
         if fetch.same_body(start, pc) {
             decode(fetch, pc)
