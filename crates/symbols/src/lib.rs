@@ -15,6 +15,7 @@ mod lines;
 mod module;
 mod modules;
 mod names;
+mod plt;
 mod registers;
 mod search;
 mod stack;

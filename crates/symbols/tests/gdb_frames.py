@@ -40,7 +40,7 @@ def describe(out, seen):
     depth = 0
     while frame is not None and depth < 40:
         sal = frame.find_sal()
-        kind = {gdb.INLINE_FRAME: "inline", gdb.SIGTRAMP_FRAME: "signal"}.get(frame.type(), "normal")
+        kind = {gdb.INLINE_FRAME: "inline", gdb.SIGTRAMP_FRAME: "signal", gdb.TAILCALL_FRAME: "tailcall"}.get(frame.type(), "normal")
         line = "%d" % sal.line if sal.symtab else "?"
         kept = " ".join(number(frame, name) for name in KEPT)
         out.write("frame %x %s %s %s %s\n" % (frame.pc(), kind, line, kept, frame.name() or "?"))
@@ -52,6 +52,7 @@ def travel(place, steps, path):
     gdb.execute("set pagination off")
     gdb.execute("set confirm off")
     gdb.execute("set debuginfod enabled off")
+    gdb.execute("handle all nostop noprint pass", to_string=True)
     gdb.execute("set backtrace past-main on")
     gdb.execute("set disable-randomization on")
     gdb.execute("tbreak " + place)
