@@ -216,6 +216,13 @@ impl Elf {
         Ok(Reader::new(Bytes::from(plain), LittleEndian))
     }
 
+    /// Address ranges of executable segments.
+    pub fn code(&self) -> impl Iterator<Item = Range<u64>> {
+        let executable = self.segments.iter().filter(|segment| segment.executable);
+        executable
+            .map(|segment| segment.address..segment.address.saturating_add(segment.memory_size))
+    }
+
     /// What the file holds for `address..address + size` of the program, where nothing has moved.
     pub fn mapped(&self, range: Range<u64>) -> Option<Reader> {
         let segment = self.segments.iter().find(|segment| {

@@ -5,21 +5,34 @@
 #![deny(unsafe_code)]
 
 mod bytes;
+mod demangle;
 mod elf;
 mod error;
 mod frame;
+mod functions;
+mod intervals;
 mod lines;
 mod module;
 mod modules;
+mod names;
 mod registers;
 mod search;
+mod stack;
+mod symtab;
+mod unwind;
 
 pub use bytes::Bytes;
+pub use demangle::{demangle, means};
 pub use error::Error;
 pub use frame::{Frame, Stack, StackEnd};
+pub use functions::Function;
 pub use gimli;
-pub use lines::Line;
+pub use lines::{Line, LineAddress};
 pub use module::{Die, Module, Reader, Unit};
 pub use modules::{Image, Mapping, Modules};
+pub use names::NameKind;
 pub use registers::Registers;
 pub use search::DebugSearch;
+pub use stack::Place;
+pub use symtab::{Symbol, SymbolKind};
+pub use unwind::{Memory, RawFrame};

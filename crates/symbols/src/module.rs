@@ -2,10 +2,15 @@
 //! out. Everything beyond the ELF headers is read when it is first asked for.
 
 use crate::elf::{Elf, Segment};
+use crate::functions::Functions;
+use crate::lines::LineTable;
+use crate::names::Names;
+use crate::symtab::{Symbol, Symbols};
+use crate::unwind::cfi::Cfi;
 use crate::{Bytes, DebugSearch, Error};
 use gimli::{Dwarf, EndianReader, LittleEndian, UnitOffset};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 mod units;
 
@@ -29,6 +34,9 @@ pub struct Module {
     /// For `.dwo` and `.dwp` files and what comes later.
     search: DebugSearch,
     debug: OnceLock<Result<units::Debug, Error>>,
+    symbols: OnceLock<Result<Symbols, Error>>,
+    cfi: OnceLock<Cfi>,
+    names: OnceLock<Result<Names, Error>>,
 }
 
 impl Module {
@@ -62,6 +70,9 @@ impl Module {
             supplementary,
             search: search.clone(),
             debug: OnceLock::new(),
+            symbols: OnceLock::new(),
+            cfi: OnceLock::new(),
+            names: OnceLock::new(),
         })
     }
 
@@ -138,6 +149,60 @@ impl Module {
     ) -> Result<Option<Die>, Error> {
         let debug = self.debug()?;
         debug.follow(self, from, value)
+    }
+
+    /// Whether the address lies in executable memory.
+    pub(crate) fn is_code(&self, address: u64) -> bool {
+        self.elf.code().any(|range| range.contains(&address))
+    }
+
+    pub(crate) fn units_at(&self, address: u64) -> Result<Vec<usize>, Error> {
+        Ok(self.debug()?.units_at(self, address))
+    }
+
+    pub(crate) fn functions(&self, unit: usize) -> Result<&Functions, Error> {
+        self.debug()?.functions(self, unit)
+    }
+
+    pub(crate) fn lines(&self, unit: usize) -> Result<&LineTable, Error> {
+        self.debug()?.lines(self, unit)
+    }
+
+    pub(crate) fn symbols(&self) -> Result<&Symbols, Error> {
+        self.symbols
+            .get_or_init(|| {
+                let files: Vec<&Elf> = self.separate.iter().chain([&self.elf]).collect();
+                let code: Vec<_> = self.elf.code().collect();
+                Symbols::load(&files, &code)
+            })
+            .as_ref()
+            .map_err(Error::clone)
+    }
+
+    pub(crate) fn cfi(&self) -> &Cfi {
+        self.cfi.get_or_init(|| Cfi::load(self))
+    }
+
+    pub(crate) fn names(&self) -> Result<&Names, Error> {
+        self.names
+            .get_or_init(|| Names::read(self))
+            .as_ref()
+            .map_err(Error::clone)
+    }
+
+    /// The path of a unit's file by the number that attributes like `DW_AT_decl_file` give.
+    pub fn file(&self, unit: usize, number: u64) -> Result<Option<Arc<str>>, Error> {
+        Ok(self.lines(unit)?.files.get(number).cloned())
+    }
+
+    /// The symbol around an address of code, from the symbol tables alone.
+    pub fn symbol_at(&self, address: u64) -> Result<Option<Symbol>, Error> {
+        Ok(self.symbols()?.at(address))
+    }
+
+    /// Symbols of exactly that linker's name.
+    pub fn symbols_named(&self, name: &str) -> Result<Vec<Symbol>, Error> {
+        Ok(self.symbols()?.named(name))
     }
 
     pub(crate) fn debug(&self) -> Result<&units::Debug, Error> {

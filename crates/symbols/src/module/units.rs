@@ -4,10 +4,14 @@
 use super::{Module, Reader, Unit};
 use crate::Error;
 use crate::elf::Elf;
+use crate::functions::Functions;
+use crate::intervals::Intervals;
+use crate::lines::LineTable;
 use gimli::{
     AttributeValue, DebugInfoOffset, Dwarf, UnitHeader, UnitOffset, UnitSectionOffset, UnitType,
 };
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::OnceLock;
 
 /// A debugging information entry of a module.
@@ -27,12 +31,16 @@ pub(crate) struct Debug {
     /// Where those of the supplementary file start.
     sup_start: usize,
     signatures: OnceLock<HashMap<u64, Die>>,
+    /// Units by the addresses of their code.
+    ranges: OnceLock<Intervals<usize>>,
 }
 
 #[derive(Debug)]
 struct Slot {
     header: UnitHeader<Reader>,
     parsed: OnceLock<Result<Parsed, Error>>,
+    functions: OnceLock<Result<Functions, Error>>,
+    lines: OnceLock<Result<LineTable, Error>>,
 }
 
 #[derive(Debug)]
@@ -66,19 +74,19 @@ impl Debug {
                 units.push(header);
             }
         }
-        let units = units
-            .into_iter()
-            .map(|header| Slot {
-                header,
-                parsed: OnceLock::new(),
-            })
-            .collect();
+        let slot = |header| Slot {
+            header,
+            parsed: OnceLock::new(),
+            functions: OnceLock::new(),
+            lines: OnceLock::new(),
+        };
         Ok(Debug {
+            units: units.into_iter().map(slot).collect(),
             dwarf,
-            units,
             in_info,
             sup_start,
             signatures: OnceLock::new(),
+            ranges: OnceLock::new(),
         })
     }
 
@@ -118,6 +126,65 @@ impl Debug {
             Some(split) => Unit::new(&split.0, &split.1),
             None => Unit::new(self.home(number), &parsed.unit),
         })
+    }
+
+    /// The units with code at the address, the one with the smallest range first.
+    pub fn units_at(&self, module: &Module, address: u64) -> Vec<usize> {
+        let ranges = self.ranges.get_or_init(|| {
+            let mut all = Vec::new();
+            for (number, slot) in self.units.iter().enumerate().take(self.in_info) {
+                if matches!(
+                    slot.header.type_(),
+                    UnitType::Compilation | UnitType::Skeleton(_)
+                ) {
+                    // A damaged unit covers nothing; the others are still good.
+                    let ranges = self.code_of(module, number).unwrap_or_default();
+                    all.extend(ranges.into_iter().map(|range| (range, number)));
+                }
+            }
+            Intervals::new(all)
+        });
+        let mut numbers: Vec<usize> = Vec::new();
+        for &(_, number) in ranges.around(address) {
+            if !numbers.contains(&number) {
+                numbers.push(number);
+            }
+        }
+        numbers
+    }
+
+    /// Where the unit's code is: what the unit says, or else what its functions say.
+    fn code_of(&self, module: &Module, number: usize) -> Result<Vec<Range<u64>>, Error> {
+        let unit = self.skeleton(module, number)?;
+        let mut said = unit.unit_ranges()?;
+        let mut ranges = Vec::new();
+        while let Some(range) = said.next()? {
+            if range.begin < range.end && module.is_code(range.begin) {
+                ranges.push(range.begin..range.end);
+            }
+        }
+        if ranges.is_empty() {
+            ranges.extend(self.functions(module, number)?.ranges());
+        }
+        Ok(ranges)
+    }
+
+    pub fn functions(&self, module: &Module, number: usize) -> Result<&Functions, Error> {
+        let unit = self.unit(module, number)?;
+        let slot = &self.units[number];
+        let functions = slot
+            .functions
+            .get_or_init(|| Ok(Functions::read(module, unit)));
+        functions.as_ref().map_err(Error::clone)
+    }
+
+    pub fn lines(&self, module: &Module, number: usize) -> Result<&LineTable, Error> {
+        let unit = self.skeleton(module, number)?;
+        let slot = &self.units[number];
+        slot.lines
+            .get_or_init(|| LineTable::read(unit))
+            .as_ref()
+            .map_err(Error::clone)
     }
 
     pub fn follow(
