@@ -11,6 +11,7 @@ use std::sync::Arc;
 mod read;
 
 pub use read::Language;
+pub(crate) use read::constant;
 
 /// An entry of one module's debugging information.
 #[derive(Clone)]

@@ -14,8 +14,8 @@ mod index;
 mod scope;
 mod symbols;
 
-use index::{ModuleIndex, UnitIndex};
 pub use index::Kind;
+use index::{ModuleIndex, UnitIndex};
 pub use scope::{Block, Scope, Variable};
 pub use symbols::{ElfSymbol, SymbolKind};
 
@@ -35,7 +35,7 @@ struct Indexed {
     names: std::cell::OnceCell<Result<ModuleIndex, Error>>,
     ranges: std::cell::OnceCell<Result<scope::UnitRanges, Error>>,
     symbols: std::cell::OnceCell<symbols::Table>,
-    pub(crate) tls: std::cell::OnceCell<Option<crate::location::TlsBlock>>,
+    tls: std::cell::OnceCell<Option<crate::location::TlsBlock>>,
 }
 
 /// Something with a name.
@@ -74,6 +74,16 @@ impl Catalog {
 
     fn unit_index(&self, module: &Arc<crate::Module>, unit: usize) -> Result<Rc<UnitIndex>, Error> {
         self.indexed(module).unit(unit)
+    }
+
+    pub(crate) fn tls_block(
+        &self,
+        module: &Arc<crate::Module>,
+    ) -> Option<crate::location::TlsBlock> {
+        let indexed = self.indexed(module);
+        *indexed
+            .tls
+            .get_or_init(|| crate::location::tls_block(module))
     }
 
     /// The language of the entry's unit.
@@ -206,7 +216,10 @@ impl Indexed {
         // A name with all its namespaces beats one with some left out.
         let whole = |found: &Found| -> Result<bool, Error> {
             let index = self.unit(found.entry.die.unit)?;
-            Ok(index.paths.get(&found.entry.die.offset).is_none_or(|p| path.is(p)))
+            Ok(index
+                .paths
+                .get(&found.entry.die.offset)
+                .is_none_or(|p| path.is(p)))
         };
         let mut exact = Vec::new();
         for found in &all {

@@ -29,24 +29,6 @@ pub fn parse(text: &str, names: &mut dyn Names) -> Result<Node, Problem> {
     }
 }
 
-/// Only a type's name, as `struct node *`.
-pub fn parse_type(text: &str, names: &mut dyn Names) -> Result<TypeName, Problem> {
-    let mut parser = Parser {
-        text,
-        tokens: tokens(text)?,
-        at: 0,
-        depth: 0,
-        names,
-    };
-    let Some(name) = parser.type_name()? else {
-        return Err(parser.unexpected("a type"));
-    };
-    match parser.peek() {
-        Token::End => Ok(name),
-        _ => Err(parser.unexpected("the end")),
-    }
-}
-
 struct Parser<'a> {
     text: &'a str,
     tokens: Vec<(Token, Span)>,

@@ -20,9 +20,11 @@ pub enum Language {
 impl Language {
     pub fn of(code: gimli::DwLang) -> Language {
         match code {
-            dw::DW_LANG_C89 | dw::DW_LANG_C | dw::DW_LANG_C99 | dw::DW_LANG_C11 | dw::DW_LANG_C17 => {
-                Language::C
-            }
+            dw::DW_LANG_C89
+            | dw::DW_LANG_C
+            | dw::DW_LANG_C99
+            | dw::DW_LANG_C11
+            | dw::DW_LANG_C17 => Language::C,
             dw::DW_LANG_C_plus_plus
             | dw::DW_LANG_C_plus_plus_03
             | dw::DW_LANG_C_plus_plus_11
@@ -176,9 +178,7 @@ fn wide(value: &AttributeValue<Reader>, signed: bool) -> Option<i128> {
                 };
                 let bytes = block.to_slice().ok()?;
                 let mut whole = [0; 16];
-                whole
-                    .get_mut(..bytes.len())?
-                    .copy_from_slice(&bytes);
+                whole.get_mut(..bytes.len())?.copy_from_slice(&bytes);
                 i128::from_le_bytes(whole)
             }
         },
@@ -236,9 +236,8 @@ impl Catalog {
             let of = entry.referred(dw::DW_AT_type)?;
             Ok(Rc::new(of.map_or(Type::Void, Type::Entry)))
         };
-        let qualified = |word| -> Result<Type, Error> {
-            Ok(Type::Qualified { word, of: inner()? })
-        };
+        let qualified =
+            |word| -> Result<Type, Error> { Ok(Type::Qualified { word, of: inner()? }) };
         let name = || entry.text(dw::DW_AT_name);
         Ok(match raw.tag() {
             dw::DW_TAG_base_type => read_base(entry, &raw)?,
@@ -343,8 +342,8 @@ impl Catalog {
             match child.tag()? {
                 dw::DW_TAG_member => {
                     // Static members are variables.
-                    let elsewhere = child.flag(dw::DW_AT_external)?
-                        || child.flag(dw::DW_AT_declaration)?;
+                    let elsewhere =
+                        child.flag(dw::DW_AT_external)? || child.flag(dw::DW_AT_declaration)?;
                     if !elsewhere {
                         record.members.push(read_member(&child)?);
                     }

@@ -80,7 +80,6 @@ struct Attributes {
     declaration: bool,
     external: bool,
     located: bool,
-    inlined: bool,
     exported: bool,
     low: Option<u64>,
     high: Option<AttributeValue<crate::Reader>>,
@@ -158,13 +157,11 @@ impl UnitIndex {
                 let value = attribute.value();
                 match attribute.name() {
                     dw::DW_AT_name => {
-                        attributes.name =
-                            Some(unit.attr_string(value)?.to_string_lossy()?.into());
+                        attributes.name = Some(unit.attr_string(value)?.to_string_lossy()?.into());
                     }
                     dw::DW_AT_declaration => attributes.declaration = true,
                     dw::DW_AT_external => attributes.external = true,
                     dw::DW_AT_location | dw::DW_AT_const_value => attributes.located = true,
-                    dw::DW_AT_inline => attributes.inlined = true,
                     dw::DW_AT_export_symbols => attributes.exported = true,
                     dw::DW_AT_low_pc => attributes.low = unit.attr_address(value)?,
                     dw::DW_AT_high_pc => attributes.high = Some(value),
@@ -292,10 +289,7 @@ impl UnitIndex {
     fn add(&mut self, path: &Rc<str>, kind: Kind, offset: UnitOffset, external: bool) {
         let at = self.all.len();
         let last = crate::expr::split(path).pop().unwrap_or_default();
-        self.names
-            .entry(normal(&last).into())
-            .or_default()
-            .push(at);
+        self.names.entry(normal(&last).into()).or_default().push(at);
         self.paths.insert(offset, path.clone());
         self.all.push(Named {
             path: path.clone(),

@@ -151,6 +151,7 @@ impl Walk<'_> {
             depth,
             variables: Vec::new(),
         });
+        let this = entry_at(self.module, self.unit, node.entry().offset());
         let mut children = node.children();
         while let Some(child) = children.next()? {
             let entry = child.entry();
@@ -180,6 +181,34 @@ impl Walk<'_> {
                     }
                 }
                 _ => {}
+            }
+        }
+        self.left_out(&this, &mut blocks[at].variables)
+    }
+
+    /// An instance of an inlined function may leave out what has no place of its own in it: static
+    /// variables, and those that were optimised away. They still hide others of their names.
+    fn left_out(&self, block: &Entry, variables: &mut Vec<Variable>) -> Result<(), Error> {
+        let Some(origin) = block.referred(dw::DW_AT_abstract_origin)? else {
+            return Ok(());
+        };
+        let mut known = Vec::new();
+        for variable in variables.iter() {
+            known.push(variable.entry.origin()?);
+        }
+        for child in origin.children()? {
+            let tag = child.tag()?;
+            if !matches!(tag, dw::DW_TAG_variable | dw::DW_TAG_formal_parameter)
+                || known.contains(&child.origin()?)
+            {
+                continue;
+            }
+            if let Some(name) = child.name()? {
+                variables.push(Variable {
+                    name,
+                    entry: child,
+                    parameter: tag == dw::DW_TAG_formal_parameter,
+                });
             }
         }
         Ok(())

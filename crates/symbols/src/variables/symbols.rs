@@ -65,9 +65,8 @@ impl Table {
             return;
         };
         for entry in entries.chunks_exact(ENTRY) {
-            let word = |at: usize| {
-                u64::from_le_bytes(entry[at..at + 8].try_into().expect("eight bytes"))
-            };
+            let word =
+                |at: usize| u64::from_le_bytes(entry[at..at + 8].try_into().expect("eight bytes"));
             let name_at = (word(0) & 0xffff_ffff) as usize;
             let (info, index) = (entry[4], u16::from_le_bytes([entry[6], entry[7]]));
             let kind = match info & 15 {
@@ -94,7 +93,8 @@ impl Table {
                 kind,
             };
             if kind != SymbolKind::Tls {
-                self.places.push((symbol.address, symbol.size, name.clone()));
+                self.places
+                    .push((symbol.address, symbol.size, name.clone()));
             }
             // Global symbols beat local ones of the same name.
             let global = info >> 4 != 0;
@@ -109,11 +109,7 @@ impl Table {
 
 impl Catalog {
     /// A symbol of any module, the program's own first.
-    pub fn symbol<'a>(
-        &self,
-        modules: &'a Modules,
-        name: &str,
-    ) -> Option<(&'a Image, ElfSymbol)> {
+    pub fn symbol<'a>(&self, modules: &'a Modules, name: &str) -> Option<(&'a Image, ElfSymbol)> {
         modules.modules().find_map(|image| {
             let symbol = self.symbol_of(image, name)?;
             Some((image, symbol))
@@ -122,9 +118,7 @@ impl Catalog {
 
     pub fn symbol_of(&self, image: &Image, name: &str) -> Option<ElfSymbol> {
         let indexed = self.indexed(&image.module);
-        let table = indexed
-            .symbols
-            .get_or_init(|| Table::read(&indexed.module));
+        let table = indexed.symbols.get_or_init(|| Table::read(&indexed.module));
         table.names.get(name).cloned()
     }
 
@@ -133,9 +127,7 @@ impl Catalog {
         let image = modules.find(address)?;
         let local = image.local(address);
         let indexed = self.indexed(&image.module);
-        let table = indexed
-            .symbols
-            .get_or_init(|| Table::read(&indexed.module));
+        let table = indexed.symbols.get_or_init(|| Table::read(&indexed.module));
         let after = table.places.partition_point(|(start, ..)| *start <= local);
         let near = table.places[..after].iter().rev().take(64);
         let mut best: Option<&(u64, u64, String)> = None;
