@@ -2,6 +2,8 @@
 // variants: pie
 // flags: -O0
 // args: 4000
+//
+// While `locked`, it may be in pieces: what must never be true is `!locked && !is_circular()`.
 #include "guest.h"
 struct node {
     struct node *next, *before;
@@ -9,6 +11,7 @@ struct node {
 };
 static struct node first = {&first, &first, 0};
 static int length = 1, operations;
+static volatile int locked;
 
 // Follows both directions: each must come back to where it began after all nodes.
 int is_circular(void) {
@@ -28,7 +31,6 @@ static void insert(struct node *after, int value) {
     node->value = value;
     node->next = after->next;
     node->before = after;
-    // The count comes last, so that the list is whole between any two operations only.
     after->next->before = node;
     after->next = node;
     length++;
@@ -43,7 +45,7 @@ static void remove_after(struct node *node) {
     free(gone);
 }
 
-// Forgets that there is something before the last.
+// Forgets the first node, and the lock.
 static void remove_last_wrongly(void) {
     struct node *last = first.before;
     last->before->next = NULL;  // MARK: broken
@@ -53,10 +55,12 @@ static void remove_last_wrongly(void) {
 
 static void operation(uint64_t choice) {
     operations++;
+    locked = 1;
     if (choice % 3 == 0)
         remove_after(&first);
     else
         insert(choice % 2 ? &first : first.next, (int)(choice % 1000));
+    locked = 0;
 }
 
 int main(int argc, char **argv) {

@@ -1,7 +1,7 @@
 // Known values in every register, at the label `place`.
 // variants: pie
 // cpu: avx
-// flags: -O1 -mavx
+// flags: -O0 -mavx
 #include "guest.h"
 static unsigned char bytes[16][32] __attribute__((aligned(32)));
 static const double numbers[4] = {1.5, -2.25, 1e300, 0.1};

@@ -3,8 +3,8 @@
 // flags: -O1
 // args: pockets
 //
-// pockets: it is false, crashes, is false, becomes true, never returns, is true, waits, is true.
-// gap: it is false, crashes, is true.
+// "pockets": it is false, crashes, is false, becomes true, never returns, is true, waits, is true.
+// "gap": it is false, crashes, is true.
 #include "guest.h"
 enum mode { GOOD, CRASH, LOOP, LOCK };
 static volatile enum mode mode;
