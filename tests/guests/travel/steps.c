@@ -37,7 +37,7 @@ static int compare(const void *a, const void *b) {
 int main(void) {
     int total = loop(5);  // MARK: first
     int product = factorial(5);
-    int value = setjmp(out);
+    int value = setjmp(out);  // MARK: setjmp
     if (!value) jump(0);
     char text[64];
     snprintf(text, sizeof text, "%d %d %d", total, product, value);

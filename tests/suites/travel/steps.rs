@@ -1,11 +1,9 @@
 //! Steps by instruction and by line, into, over and out of functions, in both directions.
 
-use std::fmt::Write as _;
-
 use clew_tests::mi::{Mi, Stop};
 use libtest_mimic::{Failed, Trial};
 
-use super::place::{self, BACK, FORTH, Place, has, is_end, lines_after, require, same};
+use super::place::{self, BACK, FORTH, Place, has, is_end, require, same};
 
 pub fn trials() -> Vec<Trial> {
     place::trials(
@@ -16,7 +14,7 @@ pub fn trials() -> Vec<Trial> {
             ("stepi through a handler", through_a_handler),
             ("stepi at the end", at_the_end),
             ("nexti", nexti),
-            ("step and next as natively", as_natively),
+            ("step", step),
             ("step in optimised code", optimised),
             ("next", next),
             ("step over a breakpoint", over_a_breakpoint),
@@ -169,30 +167,36 @@ fn nexti(test: &str) -> Result<(), Failed> {
     require(last > first && last - first < 100, || format!("{seen:?}"))
 }
 
-/// gdb's own recording knows where steps forwards and backwards end: the same here.
-fn as_natively(test: &str) -> Result<(), Failed> {
+/// Line by line into and out of functions: backwards the same lines, in the other order. Where a return
+/// leads into the midst of a line, forwards stops there and backwards doesn't.
+fn step(test: &str) -> Result<(), Failed> {
     let place = Place::guest(test, "steps.c")?;
-    let mut script = String::new();
-    let _ = write!(
-        script,
-        "python\ndef place():\n    f = gdb.selected_frame(); s = f.find_sal()\n    \
-         print('at', f.name(), s.line, f.pc() - int(gdb.parse_and_eval('(long)&main')))\n\
-         class Many(gdb.Command):\n    def __init__(self): super().__init__('many', gdb.COMMAND_USER)\n    \
-         def invoke(self, text, tty):\n        words = text.split(' ', 1)\n        \
-         for i in range(int(words[0])):\n            gdb.execute(words[1], to_string=True)\n            place()\n\
-         Many()\nend\n"
-    );
-    let moves = "many 40 step\nmany 25 reverse-step\nmany 10 next\nmany 8 reverse-next\nmany 12 step\n\
-                 many 30 reverse-step\nmany 3 next\nmany 2 reverse-next\nmany 9 stepi\nmany 5 reverse-nexti\n";
-    let native = format!("{script}break main\nrun\nrecord full\n{moves}");
-    let native = place.native(&native)?;
-    let here = place.batch(&format!("{script}break main\ncontinue\n{moves}"))?;
-    let (native, here) = (lines_after(&native, "at "), lines_after(&here, "at "));
-    require(native.len() > 100, || format!("natively: {native:?}"))?;
-    for (number, (one, other)) in native.iter().zip(&here).enumerate() {
-        same(&format!("stop {number}: natively, here"), one, other)?;
+    let mut mi = at(&place, "main")?;
+    let (first, last) = (place.line("first"), place.line("setjmp"));
+    let mut forth = vec![("main".to_owned(), first)];
+    forth.extend(lines_until(&mut mi, "-exec-step", last)?);
+    require(forth.len() > 40, || format!("{forth:?}"))?;
+    let mut back = vec![("main".to_owned(), last)];
+    back.extend(lines_until(&mut mi, "-exec-step --reverse", first)?);
+    back.reverse();
+    same("lines", forth, back)
+}
+
+/// Steps until a line of main, and tells where it stood at the beginning of a line.
+fn lines_until(mi: &mut Mi, command: &str, line: u32) -> Result<Vec<(String, u32)>, Failed> {
+    const IS_START: &str =
+        "python print(gdb.selected_frame().find_sal().pc == gdb.selected_frame().pc())";
+    let mut seen = Vec::new();
+    for _ in 0..200 {
+        let stop = mi.go(command)?;
+        if mi.console(IS_START)?.trim() == "True" {
+            seen.push((stop.function(), stop.line()));
+            if stop.function() == "main" && stop.line() == line {
+                return Ok(seen);
+            }
+        }
     }
-    same("stops", native.len(), here.len())
+    Err(mi.failure("it doesn't get there").into())
 }
 
 /// Lines of inlined functions, forwards; then the same lines backwards, as a set.
