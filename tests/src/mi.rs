@@ -121,6 +121,15 @@ impl Mi {
         self.command(text).map(|answer| answer.console)
     }
 
+    /// What is said to a command, be it an error or not.
+    pub fn said(&mut self, text: &str) -> Result<String> {
+        let mut console = String::new();
+        let token = self.say(text)?;
+        let (_, results) = self.answer(&token, &mut console)?;
+        console.push_str(&results.text("msg").unwrap_or_default());
+        Ok(console)
+    }
+
     /// The message of a command that must fail.
     pub fn refused(&mut self, text: &str) -> Result<String> {
         let mut console = String::new();
