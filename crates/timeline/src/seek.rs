@@ -69,10 +69,7 @@ impl Timeline {
                 None => Goal::End,
             },
             Target::Position(position) => Goal::Position(position),
-            Target::Ticks(ticks) => {
-                let position = self.story.after_ticks(ticks)?;
-                Goal::Position(position.max(self.start()))
-            }
+            Target::Ticks(ticks) => Goal::Position(self.after_ticks(ticks)?),
         };
         let mut worker = self.depart(goal)?;
         let stopped = self.travel(&mut worker, goal, Take::None)?;
@@ -240,7 +237,12 @@ impl Timeline {
         let now = usage::faults(worker.pid()).unwrap_or(0);
         self.snapshots.note_faults(now.saturating_sub(*faults));
         *faults = now;
-        let others: Vec<i32> = self.here.iter().map(Worker::pid).chain([worker.pid()]).collect();
+        let others: Vec<i32> = self
+            .here
+            .iter()
+            .map(Worker::pid)
+            .chain([worker.pid()])
+            .collect();
         self.snapshots.fit(worker.at.work, interval, &others);
         let mut copy = self.copy(worker)?;
         // Whoever starts from it most likely wants to go fast; but what is translated stays.

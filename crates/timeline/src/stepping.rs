@@ -207,7 +207,9 @@ impl Timeline {
                     }
                     (ticks, 0) => return self.last_of_tick(stretch, ticks - 1).map(Some),
                     (ticks, steps) => {
-                        return self.at_steps(stretch, ticks, u64::from(steps) - 1).map(Some);
+                        return self
+                            .at_steps(stretch, ticks, u64::from(steps) - 1)
+                            .map(Some);
                     }
                 }
             }
@@ -282,4 +284,3 @@ impl Timeline {
         Ok(worker)
     }
 }
-

@@ -159,6 +159,11 @@ impl Timeline {
         position_of(&self.start).unwrap_or_default()
     }
 
+    /// The position after so many ticks of all threads, read from the log without going there.
+    pub fn after_ticks(&mut self, ticks: u64) -> Result<Position> {
+        Ok(self.story.after_ticks(ticks)?.max(self.start()))
+    }
+
     /// Where to stop in [`Timeline::run`] and [`Timeline::step`].
     pub fn set_stops(&mut self, stops: Stops) {
         if self.stops == stops {
