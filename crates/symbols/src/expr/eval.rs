@@ -274,12 +274,7 @@ impl<'a> Evaluator<'a> {
                         }
                     }
                     Type::Array { .. } | Type::Function(_) => {}
-                    // gdb follows integers to what is there.
-                    Type::Base(base) if base.kind != BaseKind::Float => {
-                        let address = self.number(&value, span)?.signed() as u64;
-                        return Ok(Value::new(Type::long(), Place::Memory(address)));
-                    }
-                    _ => return Err(Problem::wrong(span, "only pointers can be followed")),
+                    _ => return Err(Problem::wrong(span, "only pointers can be followed; to follow a number, cast it first: *(int *) x")),
                 }
                 let target = self.view.deref(&value);
                 self.at(span, target)
