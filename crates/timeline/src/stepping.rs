@@ -230,7 +230,6 @@ impl Timeline {
             steps: 0,
         };
         let mut worker = self.fork_before(tick)?;
-        worker.no_stops()?;
         tick.steps = u64::MAX;
         let stopped = worker.advance(Goal::Position(tick), Take::None)?;
         match stopped.why {

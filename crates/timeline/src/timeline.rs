@@ -177,6 +177,10 @@ impl Timeline {
         self.stops = stops;
     }
 
+    pub fn stops(&self) -> &Stops {
+        &self.stops
+    }
+
     /// Goes on until a stop, or the end, or the start. What is at the present position doesn't count.
     /// `until`: not further than that, where given.
     pub fn run(&mut self, direction: Direction, until: Option<Position>) -> Result<Stop> {
@@ -273,7 +277,6 @@ impl Timeline {
         if position_of(&worker.at) == Some(before) && matches!(goal, Goal::Position(_)) {
             return Ok(worker);
         }
-        worker.no_stops()?;
         let stopped = worker.advance(goal, Take::None)?;
         crate::seek::must_arrive(&stopped)?;
         Ok(worker)

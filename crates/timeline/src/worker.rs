@@ -144,17 +144,13 @@ impl Worker {
         self.wait(PATIENCE)
     }
 
-    /// Where to stop from now on.
+    /// Where to stop when it is sent to look for stops.
     pub fn set_stops(&mut self, id: StopsId, stops: &Stops) -> Result<()> {
         if self.stops != id {
             self.send(&Command::Stops(stops.clone()))?;
             self.stops = id;
         }
         Ok(())
-    }
-
-    pub fn no_stops(&mut self) -> Result<()> {
-        self.set_stops(0, &Stops::default())
     }
 
     /// Sends it on a journey. If the watcher interrupts, it stops where it is.

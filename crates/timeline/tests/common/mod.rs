@@ -168,3 +168,38 @@ pub fn no_children() {
     let children = std::fs::read_to_string("/proc/thread-self/children").unwrap();
     assert_eq!(children.trim(), "", "processes are left");
 }
+
+/// Where a guest's functions and variables are.
+pub struct Program {
+    symbols: BTreeMap<String, u64>,
+    base: u64,
+}
+
+impl Program {
+    /// As it is loaded when the program begins to run.
+    pub fn of(timeline: &mut Timeline, folder: &Path, guest: &str) -> Program {
+        let file = folder.parent().unwrap().join(guest);
+        let listed = Command::new("nm").arg(&file).output().unwrap();
+        let text = String::from_utf8(listed.stdout).unwrap();
+        let symbols = text.lines().filter_map(|line| {
+            let mut words = line.split_whitespace();
+            let address = u64::from_str_radix(words.next()?, 16).ok()?;
+            Some((words.nth(1)?.to_owned(), address))
+        });
+        let end = format!("/{guest}");
+        let mappings = timeline.mappings().unwrap();
+        let base = mappings
+            .iter()
+            .find(|mapping| mapping.name.ends_with(&end))
+            .map(|mapping| mapping.start - mapping.offset)
+            .expect("the program's image");
+        Program {
+            symbols: symbols.collect(),
+            base,
+        }
+    }
+
+    pub fn address(&self, name: &str) -> u64 {
+        self.base + self.symbols[name]
+    }
+}

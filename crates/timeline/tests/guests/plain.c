@@ -12,6 +12,12 @@ static void handler(int signo) { handled += signo; }
 
 static unsigned fib(unsigned n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
 
+__attribute__((noinline)) void round_done(int round) {
+    if (round % 8 == 0)
+        raise(SIGUSR1);
+    printf("round %d: %lu\n", round, total);
+}
+
 int main(void) {
     signal(SIGUSR1, handler);
     char *block[64];
@@ -25,9 +31,7 @@ int main(void) {
             total += block[i][i];
             free(block[i]);
         }
-        if (round % 8 == 0)
-            raise(SIGUSR1);
-        printf("round %d: %lu\n", round, total);
+        round_done(round);
     }
     printf("%lu %d\n", total, (int)handled);
     return 0;
