@@ -74,6 +74,8 @@ pub struct CodeCache {
     /// From this block on, the next suitable optimised one gets a mistake (see `lockstep::spoil`).
     spoil: Option<u64>,
     trace: bool,
+    /// rcx and r11 before the last system call, which has changed them.
+    pub before_call: [u64; 2],
 }
 
 /// There is no code at this address, or none that may be executed, or (behind the end of a mapped
@@ -103,6 +105,7 @@ impl CodeCache {
             dump: options.dump.clone(),
             spoil: options.spoil,
             trace: options.trace,
+            before_call: [0; 2],
         })
     }
 

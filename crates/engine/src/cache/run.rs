@@ -103,6 +103,7 @@ impl CodeCache {
             Exit::Stale => gs.regs.rip = arg,
             Exit::Syscall => {
                 gs.regs.rip = arg;
+                self.before_call = [gs.regs.gpr[RCX], gs.regs.gpr[R11]];
                 gs.regs.gpr[RCX] = arg;
                 gs.regs.gpr[R11] = gs.regs.rflags;
                 return Some(exit);
@@ -184,6 +185,7 @@ impl CodeCache {
             }
             Exit::Syscall => {
                 gs.regs.rip = arg;
+                self.before_call = [gs.regs.gpr[RCX], gs.regs.gpr[R11]];
                 gs.regs.gpr[RCX] = arg;
                 gs.regs.gpr[R11] = gs.regs.rflags;
             }

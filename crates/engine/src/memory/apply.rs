@@ -210,6 +210,13 @@ impl Memory {
                 _ => Copies::No,
             };
             self.originals.remember(file, path, copied);
+            if let Source::Copy { name, .. }
+            | Source::Object {
+                copy: Some(name), ..
+            } = source
+            {
+                self.originals.remember_copy(&file, name);
+            }
         }
         if mapping.backing == Backing::Stack {
             self.stack_floor = range.start.min(self.stack_floor);

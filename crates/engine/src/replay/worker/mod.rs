@@ -4,5 +4,17 @@
 //! In: [`protocol::Command`]s on a channel. Out: [`protocol::Reply`]s. A *snapshot* is such a process
 //! that nobody moves: it is only told to fork. Who is where, and who is to go, is the business of
 //! the `timeline` crate, in a process of its own; these here are locked in like every replay.
+//!
+//! - [`spawn`]: the first worker of a stream
+//! - `serve`: commands and replies; forks
+//! - `travel`: going forward
+//! - `show`: registers, memory, mappings, threads
 
+mod channel;
 pub mod protocol;
+mod serve;
+mod show;
+pub mod spawn;
+mod travel;
+
+pub use spawn::{Started, start};

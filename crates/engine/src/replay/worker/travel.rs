@@ -1,0 +1,341 @@
+//! Going forward: from where the worker stands to a goal.
+//!
+//! Long stretches run as translated code; the last ticks before a goal are single instructions, so that
+//! their number is known and all flags are what the program made them. (At a tick, translated code may have
+//! spoiled flags that nobody reads any more.)
+
+use clew_recording::event::{Cause, Event, Record};
+use clew_recording::position::Position;
+use clew_recording::reader::ReadError;
+
+use super::protocol::{At, Goal, Mark, Next, Reply, Stopped, Take, Why};
+use super::serve::Worker;
+use crate::context::RSP;
+use crate::replay::approach::{Came, Stepped, place_of};
+use crate::replay::machine::Divergence;
+
+/// Why a worker can't do what it was told.
+pub enum Halt {
+    Diverged(Divergence),
+    /// The log can't be read on.
+    Unreadable(String),
+    Refused(String),
+}
+
+impl From<Divergence> for Halt {
+    fn from(divergence: Divergence) -> Halt {
+        Halt::Diverged(divergence)
+    }
+}
+
+impl From<ReadError> for Halt {
+    fn from(error: ReadError) -> Halt {
+        Halt::Unreadable(error.to_string())
+    }
+}
+
+type Done<T = ()> = Result<T, Halt>;
+
+/// What an event counts as work, in ticks.
+const EVENT_WORK: u64 = 64;
+/// So many ticks are run at once: a few milliseconds.
+const SLICE: u64 = 1 << 20;
+/// The last ticks before a goal, which are made of single instructions: flags that were spoiled at the
+/// first of them are written again by the last.
+const LAST_TICKS: u64 = 2;
+/// Cycles between two looks for a command, and between two words about how far it is.
+const LOOK: u64 = 4_000_000;
+const TELL: u64 = 1_200_000_000;
+
+fn cycles() -> u64 {
+    // SAFETY: reads the time-stamp counter.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+impl Worker {
+    pub(super) fn here(&self) -> Position {
+        Position {
+            event: self.reader.position(),
+            ticks: self.machine.since(),
+            steps: self.steps.unwrap_or(u64::MAX),
+        }
+    }
+
+    pub(super) fn work(&self) -> u64 {
+        self.machine.all_ticks() + EVENT_WORK * self.reader.position()
+    }
+
+    /// Where it stands, and what comes next if that is due here.
+    pub(super) fn at(&mut self) -> Done<At> {
+        let next = self.next_here()?;
+        let regs = self.machine.registers_now();
+        Ok(At {
+            event: self.reader.position(),
+            ticks: self.machine.since(),
+            steps: self.steps,
+            pc: regs.rip,
+            sp: regs.gpr[RSP],
+            thread: self.machine.current,
+            work: self.work(),
+            next,
+        })
+    }
+
+    fn next_here(&mut self) -> Done<Option<Next>> {
+        let Some(Record::Event(event)) = self.reader.peek()? else {
+            return Ok(Some(Next::CutOff));
+        };
+        if !self.machine.look_ahead(event)? {
+            return Ok(None);
+        }
+        Ok(Some(match *event {
+            Event::Call(call) => Next::Call { nr: call.nr },
+            Event::Signal { signo, cause, .. } => Next::Signal {
+                signo,
+                fault: cause == Cause::Fault,
+            },
+            Event::Switched { to, .. } => Next::Switch { to },
+            Event::Exited { status, .. } => Next::Exit { status },
+            Event::Killed { signo, cause, .. } => Next::Killed {
+                signo,
+                fault: cause == Cause::Fault,
+            },
+            Event::Exec { .. } => Next::Exec,
+            Event::Forked { pid, .. } => Next::Fork { pid },
+            _ => Next::Other,
+        }))
+    }
+
+    pub(super) fn stopped(&mut self, why: Why) -> Done<Stopped> {
+        Ok(Stopped {
+            why,
+            at: self.at()?,
+            last: None,
+        })
+    }
+
+    /// Goes to the next event, does what it says, and applies its effects.
+    pub(super) fn apply(&mut self) -> Done {
+        let Some(Record::Event(event)) = self.reader.peek()? else {
+            return Err(Halt::Unreadable("an effect without an event".into()));
+        };
+        self.machine.event(event)?;
+        self.reader.next()?;
+        while let Some(effect) = self.reader.next_effect()? {
+            self.machine.effect(&effect)?;
+        }
+        self.steps = Some(0);
+        self.told = self.reader.position();
+        Ok(())
+    }
+
+    /// Passes events that do nothing by themselves and are due here, so that a state has one position.
+    pub(super) fn pass_silent(&mut self) -> Done {
+        loop {
+            let Some(Record::Event(event)) = self.reader.peek()? else {
+                return Ok(());
+            };
+            let silent = match event {
+                Event::Time(_) | Event::Note(_) | Event::Values(_) => true,
+                Event::Check { .. } => self.machine.is_due(event),
+                // Nobody runs: the thread that did has ended.
+                Event::Switched { .. } => !self.machine.threads.contains_key(&self.machine.current),
+                _ => false,
+            };
+            if !silent {
+                return Ok(());
+            }
+            let told = self.told;
+            let moved = self.machine.since() != 0 || self.steps != Some(0);
+            self.apply()?;
+            if !moved {
+                self.told = told;
+            }
+        }
+    }
+
+    /// Whether the next event is the stream's end: it isn't applied, so that the program's last state
+    /// can be looked at.
+    fn is_last(&mut self) -> Done<bool> {
+        let at = self.reader.position();
+        match self.reader.peek()? {
+            Some(Record::Event(
+                Event::Exited { .. } | Event::Killed { .. } | Event::Exec { .. },
+            )) => {}
+            Some(_) => return Ok(false),
+            None => return Ok(true),
+        }
+        if let Some((number, last)) = self.last
+            && number == at
+        {
+            return Ok(last);
+        }
+        // What looks like the end may be a failed exec, or the death of a vfork's child.
+        let mut ahead = self.reader.clone();
+        ahead.next()?;
+        let last = loop {
+            match ahead.next() {
+                Ok(Some(Record::Effect(_))) => {}
+                Ok(Some(Record::Event(event))) => match event {
+                    Event::Check { .. } | Event::Time(_) | Event::Note(_) | Event::Values(_) => {}
+                    _ => break false,
+                },
+                Ok(None) | Err(_) => break true,
+            }
+        };
+        self.last = Some((at, last));
+        Ok(last)
+    }
+
+    /// One instruction, or the event that is next.
+    pub(super) fn step(&mut self) -> Done<Stopped> {
+        self.pass_silent()?;
+        let why = match self.step_any()? {
+            true => Why::Goal,
+            false => Why::End,
+        };
+        self.stopped(why)
+    }
+
+    /// False at the stream's end.
+    fn step_any(&mut self) -> Done<bool> {
+        if self.single()? == Stepped::Due {
+            if self.is_last()? {
+                return Ok(false);
+            }
+            self.apply()?;
+        }
+        self.pass_silent()?;
+        Ok(true)
+    }
+
+    /// One instruction, if it isn't the event's.
+    fn single(&mut self) -> Done<Stepped> {
+        let Some(Record::Event(event)) = self.reader.peek()? else {
+            return Ok(Stepped::Due);
+        };
+        let stepped = self.machine.single(event)?;
+        if let Stepped::Moved { ticked } = stepped {
+            self.steps = match ticked {
+                true => Some(0),
+                false => self.steps.map(|steps| steps + 1),
+            };
+        }
+        Ok(stepped)
+    }
+
+    pub(super) fn advance(&mut self, goal: Goal, take: Take) -> Done<Stopped> {
+        if take != Take::None {
+            return Err(Halt::Refused("not yet".into()));
+        }
+        self.pass_silent()?;
+        if self.lies_behind(goal) {
+            return self.stopped(Why::Missed);
+        }
+        self.looked.told = cycles();
+        loop {
+            if self.is_reached(goal) {
+                return self.stopped(Why::Goal);
+            }
+            if self.shall_stop() {
+                self.settle()?;
+                return self.stopped(Why::Interrupted);
+            }
+            if let Some(why) = self.towards(goal)? {
+                return self.stopped(why);
+            }
+            self.pass_silent()?;
+        }
+    }
+
+    fn lies_behind(&self, goal: Goal) -> bool {
+        let Goal::Position(goal) = goal else {
+            return false;
+        };
+        let here = self.here();
+        // Positions between events that do nothing are one and the same.
+        let same = here.ticks == 0
+            && here.steps == 0
+            && goal == Position::after(goal.event)
+            && goal.event >= self.told;
+        goal < here && !same
+    }
+
+    fn is_reached(&self, goal: Goal) -> bool {
+        match goal {
+            Goal::Position(goal) => self.here() >= goal,
+            Goal::Work(work) => self.work() >= work,
+            Goal::Mark(_) | Goal::End => false,
+        }
+    }
+
+    /// Some way in the direction of the goal, which isn't reached; why there is no more to go.
+    fn towards(&mut self, goal: Goal) -> Done<Option<Why>> {
+        let last = self.is_last()?;
+        let (here, work_here) = (self.here(), self.work());
+        let Some(Record::Event(event)) = self.reader.peek()? else {
+            return Ok(Some(Why::End));
+        };
+        let place = place_of(event).ticks();
+        // Ticks, counted from the last event, to stop at, if that is before the next event.
+        let mut wanted = match goal {
+            Goal::Position(Position { event, ticks, .. })
+            | Goal::Mark(Mark { event, ticks, .. }) => (event <= here.event).then_some(ticks),
+            Goal::Work(work) => Some(here.ticks + (work - work_here)),
+            Goal::End => None,
+        };
+        if last {
+            wanted = Some(wanted.map_or(place, |wanted| wanted.min(place)));
+        }
+        let careful = wanted.map_or(u64::MAX, |ticks| ticks.saturating_sub(LAST_TICKS));
+        if self.machine.is_due(event) {
+            if last {
+                return Ok(Some(Why::End));
+            }
+            if let Goal::Position(goal) = goal
+                && goal.event == here.event
+            {
+                return Ok(Some(Why::Missed));
+            }
+            self.apply()?;
+        } else if here.ticks >= careful {
+            self.single()?;
+        } else if place < careful && place < here.ticks + SLICE {
+            self.apply()?;
+        } else {
+            let limit = careful.min(here.ticks + SLICE);
+            let came = self.machine.approach(event, limit)?;
+            self.steps = match came {
+                Came::Limit => Some(0),
+                Came::Due => None,
+            };
+        }
+        Ok(None)
+    }
+
+    /// Looks for a command now and then, and tells how far it is.
+    fn shall_stop(&mut self) -> bool {
+        let now = cycles();
+        if now.wrapping_sub(self.looked.at) < LOOK {
+            return false;
+        }
+        self.looked.at = now;
+        if now.wrapping_sub(self.looked.told) > TELL {
+            self.looked.told = now;
+            let work = self.work();
+            self.channel.send(&Reply::Progress { work });
+        }
+        self.interrupted()
+    }
+
+    /// To a place nearby where flags are exact.
+    fn settle(&mut self) -> Done {
+        let goal = self.machine.since() + LAST_TICKS;
+        while self.machine.since() < goal {
+            if self.single()? == Stepped::Due {
+                break;
+            }
+        }
+        self.pass_silent()
+    }
+}
