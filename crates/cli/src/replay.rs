@@ -16,7 +16,7 @@ const CUT_OFF: i32 = 123;
 /// The replay didn't do what is recorded.
 const DIVERGED: i32 = 124;
 /// It can't be replayed by this clew, or here.
-const CANT_REPLAY: i32 = 125;
+pub const CANT_REPLAY: i32 = 125;
 
 /// How the replayed process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -85,7 +85,7 @@ impl Libraries {
                 ..
             } = library;
             text.push_str(&format!(
-                "<library name=\"{name}\" lm=\"{entry:#x}\" l_addr=\"{base:#x}\" l_ld=\"{dynamic:#x}\"/>"
+                "<library name=\"{name}\" lm=\"{entry:#x}\" lmid=\"0x0\" l_addr=\"{base:#x}\" l_ld=\"{dynamic:#x}\"/>"
             ));
         }
         text.push_str("</library-list-svr4>");
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(
             one.xml(),
             "<library-list-svr4 version=\"1.0\" main-lm=\"0x1\"><library name=\"/lib/&lt;x\" \
-             lm=\"0x400540\" l_addr=\"0x7000\" l_ld=\"0x7100\"/></library-list-svr4>"
+             lm=\"0x400540\" lmid=\"0x0\" l_addr=\"0x7000\" l_ld=\"0x7100\"/></library-list-svr4>"
         );
         let nothing = made(&[]);
         assert_eq!(Libraries::read(&nothing, &mut read), Libraries::default());

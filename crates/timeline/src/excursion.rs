@@ -171,7 +171,8 @@ impl Excursion {
             }));
         }
         self.set_registers(thread, &during)?;
-        self.worker.no_stops()?;
+        self.stops += 1;
+        self.worker.set_stops(self.stops, &Stops::default())?;
         let ran = self.go(ticks)?;
         let after = self.registers(thread)?;
         let result = match ran.end {

@@ -22,11 +22,9 @@ const LONG: Duration = Duration::from_millis(60);
 /// Shorter ones aren't cut.
 const SHORTEST: u64 = 20_000;
 
-/// A part of the stream: from a snapshot on, up to but without its end.
+/// A part of the stream, up to but without its end. There was a snapshot at its beginning, or a bit before.
 struct Segment {
-    from: SnapshotId,
-    /// Begin only there.
-    enter: Option<Position>,
+    from: Position,
     to: Goal,
     to_work: u64,
     state: State,
@@ -39,8 +37,8 @@ enum State {
     Empty,
     /// The last hit in it.
     Found(Hit),
-    /// Searched up to where this worker stands, with this as the last hit so far.
-    Rich(Worker, Hit),
+    /// Searched up to where its worker stands, and hits were found.
+    Rich(Job),
 }
 
 struct Job {
@@ -109,7 +107,6 @@ impl Timeline {
             return Ok(());
         }
         let mut worker = self.snapshots.fork(from)?;
-        worker.no_stops()?;
         for (n, distance) in distances.iter().rev().enumerate() {
             let goal = end_work - distance;
             if worker.at.work < goal {
@@ -158,8 +155,7 @@ impl Timeline {
             .map(|s| (Goal::Position(s.position), s.work()))
             .chain([(goal_of(end), end.work)]);
         let segment = |(s, (to, to_work)): (&&crate::snapshots::Snapshot, (Goal, u64))| Segment {
-            from: s.id,
-            enter: (s.position < lowest).then_some(lowest),
+            from: s.position.max(lowest),
             to,
             to_work,
             state: State::Waits,
@@ -187,7 +183,7 @@ impl Search {
             };
             match &last.state {
                 State::Found(hit) => return Ok(Some(*hit)),
-                State::Rich(..) => {
+                State::Rich(_) => {
                     self.cut(timeline)?;
                     continue;
                 }
@@ -220,14 +216,10 @@ impl Search {
             match segment.state {
                 State::Waits => {}
                 // What lies before a hit isn't wanted.
-                State::Found(_) | State::Rich(..) => break,
+                State::Found(_) | State::Rich(_) => break,
                 State::Runs(_) | State::Empty => continue,
             }
-            let mut worker = timeline.snapshots.fork(segment.from)?;
-            if let Some(enter) = segment.enter {
-                worker.no_stops()?;
-                must_arrive(&worker.advance(Goal::Position(enter), Take::None)?)?;
-            }
+            let mut worker = timeline.worker_at(Goal::Position(segment.from))?;
             worker.set_stops(timeline.stops_id, &timeline.stops)?;
             let mut job = Job {
                 worker,
@@ -257,32 +249,36 @@ impl Search {
 
     fn collect(&mut self) -> Result<()> {
         for segment in &mut self.segments {
-            let State::Runs(job) = &mut segment.state else {
-                continue;
+            let mut job = match std::mem::replace(&mut segment.state, State::Empty) {
+                State::Runs(job) => job,
+                other => {
+                    segment.state = other;
+                    continue;
+                }
             };
-            let halted = match job.worker.arrived()? {
+            let stopped = match job.worker.arrived()? {
                 Some(stopped) => stopped,
-                None if job.began.elapsed() < job.look => continue,
+                None if job.began.elapsed() < job.look => {
+                    segment.state = State::Runs(job);
+                    continue;
+                }
                 None => job.worker.halt()?,
             };
-            let last = halted.last.or(job.last);
-            segment.state = match (halted.why, last) {
-                (Why::Interrupted, Some(hit)) if segment.to_work > halted.at.work + SHORTEST => {
-                    let State::Runs(job) = std::mem::replace(&mut segment.state, State::Waits)
-                    else {
-                        continue;
-                    };
-                    State::Rich(job.worker, hit)
+            job.last = stopped.last.or(job.last);
+            let left = segment.to_work.saturating_sub(stopped.at.work);
+            segment.state = match (stopped.why, job.last) {
+                (Why::Interrupted, Some(_)) if left > SHORTEST => {
+                    job.come_to_rest()?;
+                    State::Rich(job)
                 }
                 // Poor, or nearly done: it may go on.
                 (Why::Interrupted, _) => {
-                    job.last = last;
                     job.look *= 3;
                     job.send(segment.to)?;
-                    continue;
+                    State::Runs(job)
                 }
                 (_, last) => {
-                    must_arrive(&halted)?;
+                    must_arrive(&stopped)?;
                     last.map_or(State::Empty, State::Found)
                 }
             };
@@ -296,7 +292,12 @@ impl Search {
         let Some(segment) = self.segments.pop() else {
             return Ok(());
         };
-        let State::Rich(worker, hit) = segment.state else {
+        let State::Rich(Job {
+            worker,
+            last: Some(hit),
+            ..
+        }) = segment.state
+        else {
             return Ok(());
         };
         let Some(from) = position_of(&worker.at) else {
@@ -346,5 +347,15 @@ impl Job {
             take: Take::Last,
         })
     }
-}
 
+    /// It stopped in the midst of a segment: on to where its position is known.
+    fn come_to_rest(&mut self) -> Result<()> {
+        if self.worker.at.steps.is_none() {
+            let goal = Goal::Work(self.worker.at.work + 1);
+            let stopped = self.worker.advance(goal, Take::Last)?;
+            must_arrive(&stopped)?;
+            self.last = stopped.last.or(self.last);
+        }
+        Ok(())
+    }
+}

@@ -69,10 +69,7 @@ impl Timeline {
                 None => Goal::End,
             },
             Target::Position(position) => Goal::Position(position),
-            Target::Ticks(ticks) => {
-                let position = self.story.after_ticks(ticks)?;
-                Goal::Position(position.max(self.start()))
-            }
+            Target::Ticks(ticks) => Goal::Position(self.after_ticks(ticks)?),
         };
         let mut worker = self.depart(goal)?;
         let stopped = self.travel(&mut worker, goal, Take::None)?;
@@ -82,8 +79,41 @@ impl Timeline {
                 _ => Error::Lost,
             });
         }
+        // On the way back it isn't left in between: the worker of this place is still there.
+        if stopped.why == Why::Interrupted && self.here.is_some() {
+            return Ok(self.stop(Reason::Interrupted));
+        }
+        self.check_arrival(goal, &stopped)?;
         self.settle(worker);
-        Ok(self.told(&stopped))
+        let mut stop = self.told(&stopped);
+        if to == Target::End && stopped.why == Why::Goal {
+            stop.reason = Reason::End(self.at.next.unwrap_or(Next::CutOff));
+        }
+        Ok(stop)
+    }
+
+    /// A position may have another name, behind an event that happens together with the one before it. Any
+    /// other place than what was asked for is none at all.
+    fn check_arrival(&mut self, goal: Goal, stopped: &Stopped) -> Result<()> {
+        let (Goal::Position(position), Some(at)) = (goal, position_of(&stopped.at)) else {
+            return Ok(());
+        };
+        if at == position || stopped.why != Why::Goal {
+            return Ok(());
+        }
+        let start = Position::after(position.event);
+        let same = at == Position::after(at.event)
+            && match self.story.event(position.event + 1)? {
+                Some((_, place)) => {
+                    let steps = u64::from(place.steps);
+                    position == start || (place.ticks, steps) == (position.ticks, position.steps)
+                }
+                None => false,
+            };
+        match same {
+            true => Ok(()),
+            false => Err(no_such(position, &stopped.at)),
+        }
     }
 
     /// The worker to go with: the one that stands here, or a copy of the nearest snapshot.
@@ -110,12 +140,15 @@ impl Timeline {
     /// This worker is where the timeline stands from now on.
     pub(crate) fn settle(&mut self, worker: Worker) {
         self.at = worker.at;
+        let pid = worker.pid();
         let old = self.here.replace(worker);
         // Whoever comes back finds it ready.
         if let Some(old) = old
             && position_of(&old.at) != position_of(&self.at)
         {
             self.snapshots.insert(old, Kind::Near);
+            self.snapshots
+                .fit(self.at.work, self.pace.interval(), &[pid]);
         }
     }
 
@@ -161,9 +194,8 @@ impl Timeline {
         goal: Goal,
         take: Take,
     ) -> Result<Stopped> {
-        match take {
-            Take::None => worker.no_stops()?,
-            _ => worker.set_stops(self.stops_id, &self.stops)?,
+        if take != Take::None {
+            worker.set_stops(self.stops_id, &self.stops)?;
         }
         let mut faults = usage::faults(worker.pid()).unwrap_or(0);
         loop {
@@ -240,11 +272,14 @@ impl Timeline {
         let now = usage::faults(worker.pid()).unwrap_or(0);
         self.snapshots.note_faults(now.saturating_sub(*faults));
         *faults = now;
-        let others: Vec<i32> = self.here.iter().map(Worker::pid).chain([worker.pid()]).collect();
+        let others: Vec<i32> = self
+            .here
+            .iter()
+            .map(Worker::pid)
+            .chain([worker.pid()])
+            .collect();
         self.snapshots.fit(worker.at.work, interval, &others);
-        let mut copy = self.copy(worker)?;
-        // Whoever starts from it most likely wants to go fast; but what is translated stays.
-        copy.at = worker.at;
+        let copy = self.copy(worker)?;
         self.snapshots.insert(copy, Kind::Regular);
         Ok(())
     }
@@ -314,6 +349,6 @@ pub fn reason_of(kind: &HitKind) -> Reason {
 fn no_such(position: Position, at: &At) -> Error {
     let nearest = tick_of(at);
     Error::Refused(format!(
-        "there is no position {position}: the event or tick ends before; the next one is {nearest}"
+        "there is no position {position}: its event or tick doesn't last that long; nearby is {nearest}"
     ))
 }

@@ -207,7 +207,9 @@ impl Timeline {
                     }
                     (ticks, 0) => return self.last_of_tick(stretch, ticks - 1).map(Some),
                     (ticks, steps) => {
-                        return self.at_steps(stretch, ticks, u64::from(steps) - 1).map(Some);
+                        return self
+                            .at_steps(stretch, ticks, u64::from(steps) - 1)
+                            .map(Some);
                     }
                 }
             }
@@ -228,7 +230,6 @@ impl Timeline {
             steps: 0,
         };
         let mut worker = self.fork_before(tick)?;
-        worker.no_stops()?;
         tick.steps = u64::MAX;
         let stopped = worker.advance(Goal::Position(tick), Take::None)?;
         match stopped.why {
@@ -282,4 +283,3 @@ impl Timeline {
         Ok(worker)
     }
 }
-

@@ -113,7 +113,9 @@ impl Story {
             });
         }
         let packed = Packed::new(deed, place).ok_or_else(|| {
-            Error::Refused(format!("event {number} lies too far behind the one before it"))
+            Error::Refused(format!(
+                "event {number} lies too far behind the one before it"
+            ))
         })?;
         self.events.push(packed);
         Ok(())

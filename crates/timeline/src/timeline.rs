@@ -159,6 +159,11 @@ impl Timeline {
         position_of(&self.start).unwrap_or_default()
     }
 
+    /// The position after so many ticks of all threads, read from the log without going there.
+    pub fn after_ticks(&mut self, ticks: u64) -> Result<Position> {
+        Ok(self.story.after_ticks(ticks)?.max(self.start()))
+    }
+
     /// Where to stop in [`Timeline::run`] and [`Timeline::step`].
     pub fn set_stops(&mut self, stops: Stops) {
         if self.stops == stops {
@@ -170,6 +175,10 @@ impl Timeline {
             self.stops_id = self.last_stops_id;
         }
         self.stops = stops;
+    }
+
+    pub fn stops(&self) -> &Stops {
+        &self.stops
     }
 
     /// Goes on until a stop, or the end, or the start. What is at the present position doesn't count.
@@ -268,7 +277,6 @@ impl Timeline {
         if position_of(&worker.at) == Some(before) && matches!(goal, Goal::Position(_)) {
             return Ok(worker);
         }
-        worker.no_stops()?;
         let stopped = worker.advance(goal, Take::None)?;
         crate::seek::must_arrive(&stopped)?;
         Ok(worker)

@@ -65,7 +65,9 @@ fn shares(rollup: &str) -> Option<u64> {
 /// A quarter of the machine's memory.
 pub fn quarter() -> u64 {
     let all = fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("MemTotal:"))?;
         line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
     });
     all.map_or(1 << 30, |kib| (kib << 10) / 4)
@@ -87,7 +89,8 @@ mod tests {
 
     #[test]
     fn reads_a_rollup() {
-        let text = "00400000-7ff000 ---p 00000000 00:00 0    [rollup]\nRss:   1320 kB\nPss:    410 kB\n";
+        let text =
+            "00400000-7ff000 ---p 00000000 00:00 0    [rollup]\nRss:   1320 kB\nPss:    410 kB\n";
         assert_eq!(shares(text), Some(410 << 10));
         let text = format!("{text}Pss_Anon:   100 kB\nPss_File:  300 kB\nPss_Shmem:   10 kB\n");
         assert_eq!(shares(&text), Some(110 << 10));

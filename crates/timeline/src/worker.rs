@@ -11,9 +11,7 @@ use clew_engine::replay::worker::protocol::{At, Command, Goal, Hit, Reply, Stopp
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, waitpid,
-};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, waitpid};
 
 use crate::pool::{Pool, WATCH};
 use crate::{Error, Result};
@@ -101,7 +99,13 @@ impl Worker {
             }
         };
         match child_like_us(pid) {
-            Some(pid) => Ok(Worker::new(self.pool.clone(), channel, pid, self.at, self.stops)),
+            Some(pid) => Ok(Worker::new(
+                self.pool.clone(),
+                channel,
+                pid,
+                self.at,
+                self.stops,
+            )),
             None => {
                 self.pool.give_back(channel);
                 Err(Error::Lost)
@@ -140,17 +144,13 @@ impl Worker {
         self.wait(PATIENCE)
     }
 
-    /// Where to stop from now on.
+    /// Where to stop when it is sent to look for stops.
     pub fn set_stops(&mut self, id: StopsId, stops: &Stops) -> Result<()> {
         if self.stops != id {
             self.send(&Command::Stops(stops.clone()))?;
             self.stops = id;
         }
         Ok(())
-    }
-
-    pub fn no_stops(&mut self) -> Result<()> {
-        self.set_stops(0, &Stops::default())
     }
 
     /// Sends it on a journey. If the watcher interrupts, it stops where it is.

@@ -31,6 +31,24 @@ Examples:
   clew replay --verify -q crash
   clew replay crash --pid 4711 --to 1200";
 
+pub const DEBUG_HELP: &str = "\
+REC is a recording's name, its folder, or nothing for the latest one. gdb starts on this terminal, with your \
+settings and what is given behind --; all of its commands work, and so do reverse-continue, reverse-step \
+and the like. The recording can't be changed: what you assign or call happens in a copy. `help clew` in gdb \
+shows what there is besides.
+
+WHERE is start, end, an event's number (`clew dump` shows them) or a position as `clew when` in gdb tells it. \
+The default is the end if the program was killed by a signal, else the start.
+
+Exit status: gdb's; 125 if the recording can't be replayed here; 127 if there is no gdb; 1 if it can't be read; \
+2 for a wrong command line.
+
+Examples:
+  clew debug
+  clew debug crash -- -ex bt
+  clew debug make-1 --pid 4711 --at 1200
+  clew debug server --serve /tmp/server.sock";
+
 pub const LS_HELP: &str = "\
 The first look at a large recording takes a moment: it is read once, and what it is about is kept.
 
@@ -174,6 +192,51 @@ pub struct Replay {
     /// you trust like the program itself
     #[arg(long)]
     pub no_jail: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Debug {
+    /// The recording (default: the latest)
+    #[arg(value_name = "REC")]
+    pub recording: Option<OsString>,
+
+    /// Which process (default: the program that was recorded)
+    #[arg(long, value_name = "P", value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: Option<i32>,
+
+    /// Which program of a process that has run several, one exec after the other: 1 is the first
+    /// (default: the last)
+    #[arg(long, value_name = "N")]
+    pub exec: Option<usize>,
+
+    /// Where to begin: start, end, an event or a position
+    #[arg(long, value_name = "WHERE", value_parser = clew_gdb::parse_target)]
+    pub at: Option<clew_timeline::Target>,
+
+    /// The gdb to start (default: $CLEW_GDB, else gdb)
+    #[arg(long, value_name = "PROG")]
+    pub gdb: Option<OsString>,
+
+    /// Don't start gdb: make a socket of this name for one that is started otherwise
+    #[arg(long, value_name = "SOCKET", conflicts_with_all = ["gdb", "arguments"])]
+    pub serve: Option<PathBuf>,
+
+    /// Megabytes of memory that snapshots may take (default: a quarter of the machine's)
+    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..0x100_0000))]
+    pub memory: Option<u64>,
+
+    /// Replay without locking the processes in, on a kernel without seccomp; only for recordings that
+    /// you trust like the program itself
+    #[arg(long)]
+    pub no_jail: bool,
+
+    /// Show what gdb and clew say to each other, on stderr
+    #[arg(long, hide = true)]
+    pub trace_packets: bool,
+
+    /// For gdb
+    #[arg(value_name = "GDB-ARGS", last = true)]
+    pub arguments: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

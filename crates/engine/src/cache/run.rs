@@ -8,6 +8,7 @@ use crate::guest::access;
 use crate::host::switch;
 use crate::memory::{Fetch as Fetched, Memory};
 use crate::stats::Stats;
+use crate::translate::checks::Checks;
 use crate::translate::{self, Shape};
 
 impl CodeCache {
@@ -17,25 +18,31 @@ impl CodeCache {
     /// before the next tick (the handler has cut the budget): in between, there is no place that
     /// could be found again.
     pub fn enter(&mut self, gs: &mut GsBlock, memory: &mut Memory, stats: &mut Stats) -> Exit {
-        self.run(gs, memory, stats, false)
+        self.run_from(gs, memory, stats, false, false)
     }
 
     /// The same between two places that can be found again: a signal doesn't hold it back.
     pub fn go_on(&mut self, gs: &mut GsBlock, memory: &mut Memory, stats: &mut Stats) -> Exit {
-        self.run(gs, memory, stats, true)
+        self.run_from(gs, memory, stats, true, false)
     }
 
-    fn run(
+    /// `midway`: this isn't a place that can be found again. `past`: the instruments of the first
+    /// instruction don't count.
+    pub(super) fn run_from(
         &mut self,
         gs: &mut GsBlock,
         memory: &mut Memory,
         stats: &mut Stats,
         midway: bool,
+        mut past: bool,
     ) -> Exit {
         let (mut ran, mut called) = (midway, false);
         let exit = loop {
-            let exit = self.run_once(gs, memory, stats);
+            let exit = self.run_once(gs, memory, stats, past);
+            // Nothing has run when attention was called for.
+            past &= exit == Some(Exit::Attention);
             match exit {
+                Some(Exit::Break | Exit::Watch) if self.instruments.ignore => past = true,
                 Some(Exit::Attention) if ran => {
                     called |= gs.take_attention();
                     // A handler can't cut a counter that is just on its way out of a tight loop.
@@ -58,9 +65,10 @@ impl CodeCache {
         gs: &mut GsBlock,
         memory: &mut Memory,
         stats: &mut Stats,
+        past: bool,
     ) -> Option<Exit> {
         if memory.stale_pending() {
-            self.forget(&memory.take_stale());
+            self.forget_stale(memory);
         }
         if self.dispatch_dirty {
             self.reset_dispatch(gs);
@@ -73,6 +81,7 @@ impl CodeCache {
             Ok(entry) => entry,
             Err(FetchFault(addr)) => return Some(fetch_fault(gs, memory, addr)),
         };
+        let entry = if past { self.past_checks(entry) } else { entry };
         gs.resume = entry as u64;
         gs.code = &raw const *self;
         stats.entering();
@@ -110,7 +119,7 @@ impl CodeCache {
             }
             // Straight-line code went on into another body of code.
             Exit::Step => gs.regs.rip = arg,
-            Exit::Budget | Exit::Emulate => {
+            Exit::Budget | Exit::Emulate | Exit::Break | Exit::Watch => {
                 gs.regs.rip = arg;
                 return Some(exit);
             }
@@ -148,7 +157,7 @@ impl CodeCache {
         count: usize,
     ) -> Exit {
         if memory.stale_pending() {
-            self.forget(&memory.take_stale());
+            self.forget_stale(memory);
         }
         if self.dispatch_dirty {
             self.reset_dispatch(gs);
@@ -159,11 +168,11 @@ impl CodeCache {
             stub: false,
             single: Some(count),
             optimise: false,
+            unchecked: true,
         };
         let mark = self.mutable.region.mark();
-        let Some(block) =
-            translate::translate(&mut self.mutable.region, &View::of(memory), pc, shape)
-        else {
+        let (region, view) = (&mut self.mutable.region, View::of(memory));
+        let Some(block) = translate::translate(region, &view, pc, shape, &Checks::default()) else {
             return fetch_fault(gs, memory, pc);
         };
         gs.resume = block.entry as u64;
@@ -213,7 +222,10 @@ impl CodeCache {
             .place_of(host - behind)
             .unwrap_or_else(|| panic!("a fault at {host:#x}, which no guest instruction explains"));
         gs.regs.rip = if behind != 0 {
-            place.guest + (host - place.host) as u64
+            let start = self
+                .region_of_host(place.host)
+                .map_or(place.host, |region| region.past_checks(place.host));
+            place.guest + (host - start) as u64
         } else {
             place.guest
         };
@@ -265,6 +277,18 @@ impl CodeCache {
             ..Fault::default()
         };
         Exit::Fault
+    }
+}
+
+/// Flags that translated code may have spoiled where a thread stands at `pc`: the program writes them
+/// again before it reads them.
+pub fn maybe_spoiled(memory: &Memory, pc: u64) -> u64 {
+    match memory.fetch(pc) {
+        Fetched::Executable(code) if code.immutable => {
+            let live = translate::live_flags(&View::of(memory), pc);
+            u64::from(translate::flags::hardware(translate::flags::DEC & !live))
+        }
+        _ => 0,
     }
 }
 

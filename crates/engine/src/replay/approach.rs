@@ -6,6 +6,7 @@
 use clew_recording::event::{Cause, Event, Place};
 
 use super::machine::{Divergence, Machine, PLENTY, is_inner, quiet_stop};
+use crate::cache::maybe_spoiled;
 use crate::context::{Exit, R11, RCX, Regs};
 use crate::guest::access;
 use crate::layout;
@@ -220,6 +221,20 @@ impl Machine {
             regs.rip = regs.rip.wrapping_sub(SYSCALL.len() as u64);
             [regs.gpr[RCX], regs.gpr[R11]] = self.code.before_call;
         }
+        self.without_spoiled(regs)
+    }
+
+    /// Flags that nobody reads any more depend on how a place was reached, stepping or running: they are
+    /// shown as 0, always.
+    pub fn without_spoiled(&self, mut regs: Regs) -> Regs {
+        regs.rflags &= !maybe_spoiled(&self.memory, regs.rip);
         regs
+    }
+
+    /// A handler begins: what it finds in the flags mustn't depend on how the thread came here.
+    pub fn clear_spoiled(&mut self) {
+        if self.standing != Some(Exit::Syscall) {
+            self.gs.regs = self.without_spoiled(self.gs.regs);
+        }
     }
 }

@@ -68,13 +68,19 @@ pub fn record(scratch: &Scratch, arguments: &[&str]) -> Recording {
 /// Workers of one stream, by channel.
 pub struct Commander {
     started: Started,
-    next: u32,
+    free: Vec<u32>,
+    pids: [i32; CHANNELS],
 }
 
 impl Commander {
     pub fn new(recording: &Recording, stream: StreamId) -> Commander {
         let started = start(recording, stream, &Options::default(), false).unwrap();
-        let mut commander = Commander { started, next: 1 };
+        let free = (1..CHANNELS as u32).rev().collect();
+        let mut commander = Commander {
+            started,
+            free,
+            pids: [0; CHANNELS],
+        };
         assert_eq!(commander.receive(0), Reply::Ready);
         commander
     }
@@ -87,7 +93,8 @@ impl Commander {
         let bytes = command.encode();
         let fd = self.started.channels[channel as usize].as_raw_fd();
         // SAFETY: sends from a live buffer.
-        let sent = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+        let sent =
+            unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
         assert_eq!(sent, bytes.len() as isize);
     }
 
@@ -116,10 +123,12 @@ impl Commander {
 
     /// A fork of that worker: its channel and pid.
     pub fn fork(&mut self, from: u32) -> (u32, i32) {
-        let channel = self.next;
-        self.next += 1;
+        let channel = self.free.pop().unwrap();
         match self.ask(from, Command::Fork { channel }) {
-            Reply::Forked { pid } => (channel, pid),
+            Reply::Forked { pid } => {
+                self.pids[channel as usize] = pid;
+                (channel, pid)
+            }
             reply => panic!("{reply:?}"),
         }
     }
@@ -177,7 +186,8 @@ impl Commander {
             .collect();
         let mut sum = 0u64;
         for mapping in self.mappings(channel) {
-            if mapping.prot & libc::PROT_WRITE as u32 == 0 || mapping.end - mapping.start > 4 << 20 {
+            if mapping.prot & libc::PROT_WRITE as u32 == 0 || mapping.end - mapping.start > 4 << 20
+            {
                 continue;
             }
             let mut at = mapping.start;
@@ -186,7 +196,9 @@ impl Commander {
                 let bytes = self.read(channel, at, len as u32);
                 for word in bytes.chunks_exact(8) {
                     let word = u64::from_le_bytes(word.try_into().unwrap());
-                    sum = (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
+                    sum = (sum ^ word)
+                        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                        .rotate_left(23);
                 }
                 at += len;
             }
@@ -200,6 +212,10 @@ impl Commander {
 
     pub fn end(&mut self, channel: u32) {
         self.send(channel, &Command::End);
+        // Its channel can be another's when it is gone, not before.
+        // SAFETY: waits for a child of ours.
+        unsafe { libc::waitpid(self.pids[channel as usize], std::ptr::null_mut(), 0) };
+        self.free.push(channel);
     }
 }
 

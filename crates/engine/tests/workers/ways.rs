@@ -1,6 +1,8 @@
 //! The same place by different ways, forks, and ends.
 
 use clew_engine::replay::worker::protocol::*;
+use clew_recording::position::Position;
+use clew_recording::reader::Recording;
 
 use crate::Case;
 use crate::commander::*;
@@ -27,34 +29,61 @@ impl Random {
 
 /// Positions passed one by one are found again from the start, and from halfway.
 fn places() {
+    if let Some(folder) = std::env::var_os("CLEW_WORKERS_ON") {
+        // Any recording, for whoever looks for bugs.
+        let recording = Recording::open(folder.as_ref()).unwrap();
+        for info in recording.streams() {
+            let mut all = Commander::new(&recording, info.id);
+            println!("stream {}: {:?}", info.id, places_in(&mut all).0);
+        }
+        return;
+    }
     let scratch = Scratch::new("places");
     let recording = record(&scratch, &[]);
     let stream = recording.streams()[0].id;
     let mut all = Commander::new(&recording, stream);
+    let (end, events, switches) = places_in(&mut all);
+    assert_eq!(end.at.next, Some(Next::Exit { status: 0 }), "{end:?}");
+    assert!(events > 10 && switches > 0, "{events} {switches}");
+    let end = all.advance(0, Goal::End);
+    assert_eq!(end.why, Why::End);
+    let threads = all.threads(0);
+    assert_eq!(threads.len(), 1);
+    assert_eq!(threads[0].name, "guest");
+}
+
+/// The stream's end, and how many events and switches were stepped over.
+fn places_in(all: &mut Commander) -> (Stopped, u64, u64) {
     let (last, _) = all.fork(0);
     let end = all.advance(last, Goal::End);
-    assert_eq!(end.why, Why::End);
-    assert_eq!(end.at.next, Some(Next::Exit { status: 0 }), "{end:?}");
+    all.end(last);
     let mut random = Random(0x1234_5678_9abc_def1);
     let (mut events, mut switches) = (0, 0);
-    for round in 0..40 {
+    for round in 0..60 {
         let (walker, _) = all.fork(0);
-        let work = random.below(end.at.work);
-        let begin = all.advance(walker, Goal::Work(work));
-        assert!(begin.at.work >= work || begin.why == Why::End, "{begin:?}");
+        let (work, event) = (random.below(end.at.work), random.below(end.at.event));
+        let begin = match round % 3 {
+            0 => all.advance(walker, Goal::Work(work)),
+            _ => all.advance(walker, Goal::Position(Position::after(event))),
+        };
+        assert!(begin.at.work >= work || round % 3 != 0, "{begin:?}");
+        assert!(begin.at.event >= event || round % 3 == 0, "{begin:?}");
         let mut before = begin.at;
         let mut passed = vec![(before, all.state(walker))];
-        for n in 0..60 {
+        for n in 0..400 {
             let stopped = all.stopped(walker, Command::Step);
             if stopped.why == Why::End {
                 break;
             }
-            assert!(position(&stopped.at) > position(&before), "{before:?} {stopped:?}");
+            assert!(
+                position(&stopped.at) > position(&before),
+                "{before:?} {stopped:?}"
+            );
             assert!(stopped.at.work >= before.work, "{before:?} {stopped:?}");
             events += u64::from(stopped.at.event != before.event);
             switches += u64::from(stopped.at.thread != before.thread);
-            before = stopped.at;
-            if n % 20 == random.below(20) || stopped.at.event != begin.at.event {
+            let event = std::mem::replace(&mut before, stopped.at).event;
+            if n % 50 == random.below(50) || stopped.at.event != event {
                 passed.push((stopped.at, all.state(walker)));
             }
         }
@@ -71,14 +100,18 @@ fn places() {
             };
             assert_eq!(found.why, Why::Goal, "{at:?} {found:?}");
             assert_eq!(found.at, *at);
-            assert_eq!(all.state(seeker), *state, "{at:?}");
+            let seen = all.state(seeker);
+            for (n, (a, b)) in seen.registers.iter().zip(&state.registers).enumerate() {
+                assert_eq!(a.words, b.words, "thread {n} at {at:?}");
+                let differ = (0..832).find(|&n| a.extended[n] != b.extended[n]);
+                assert_eq!(differ, None, "extended state of thread {n} at {at:?}");
+            }
+            assert_eq!(seen.threads, state.threads);
+            assert_eq!(seen.sum, state.sum, "memory at {at:?}");
             all.end(seeker);
         }
     }
-    assert!(events > 10 && switches > 0, "{events} {switches}");
-    let threads = all.threads(last);
-    assert_eq!(threads.len(), 1);
-    assert_eq!(threads[0].name, "guest");
+    (end, events, switches)
 }
 
 /// A crash is looked at before it happens, and can't be passed.

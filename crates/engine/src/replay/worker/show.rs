@@ -53,7 +53,8 @@ impl Worker {
             return Reply::Registers(Some(told(&machine.registers_now(), &xsave)));
         }
         let found = machine.threads.get(&thread);
-        Reply::Registers(found.map(|found| told(&found.regs, &found.xsave)))
+        let shown = found.map(|found| told(&machine.without_spoiled(found.regs), &found.xsave));
+        Reply::Registers(shown)
     }
 
     pub(super) fn show_memory(&mut self, addr: u64, len: u32) -> Reply {

@@ -1,8 +1,7 @@
 //! Going forward: from where the worker stands to a goal.
 //!
-//! Long stretches run as translated code; the last ticks before a goal are single instructions, so that
-//! their number is known and all flags are what the program made them. (At a tick, translated code may have
-//! spoiled flags that nobody reads any more.)
+//! Long stretches run as translated code, to a tick; from there on single instructions, so that their
+//! number is known.
 
 use clew_recording::event::{Cause, Event, Record};
 use clew_recording::position::Position;
@@ -40,9 +39,6 @@ type Done<T = ()> = Result<T, Halt>;
 const EVENT_WORK: u64 = 64;
 /// So many ticks are run at once: a few milliseconds.
 const SLICE: u64 = 1 << 20;
-/// The last ticks before a goal, which are made of single instructions: flags that were spoiled at the
-/// first of them are written again by the last.
-const LAST_TICKS: u64 = 2;
 /// Cycles between two looks for a command, and between two words about how far it is.
 const LOOK: u64 = 4_000_000;
 const TELL: u64 = 1_200_000_000;
@@ -119,6 +115,10 @@ impl Worker {
         let Some(Record::Event(event)) = self.reader.peek()? else {
             return Err(Halt::Unreadable("an effect without an event".into()));
         };
+        if matches!(event, Event::Signal { .. }) {
+            self.machine.approach(event, u64::MAX)?;
+            self.machine.clear_spoiled();
+        }
         self.machine.event(event)?;
         self.reader.next()?;
         while let Some(effect) = self.reader.next_effect()? {
@@ -238,7 +238,6 @@ impl Worker {
                 return self.stopped(Why::Goal);
             }
             if self.shall_stop() {
-                self.settle()?;
                 return self.stopped(Why::Interrupted);
             }
             if let Some(why) = self.towards(goal)? {
@@ -287,7 +286,7 @@ impl Worker {
         if last {
             wanted = Some(wanted.map_or(place, |wanted| wanted.min(place)));
         }
-        let careful = wanted.map_or(u64::MAX, |ticks| ticks.saturating_sub(LAST_TICKS));
+        let careful = wanted.unwrap_or(u64::MAX);
         if self.machine.is_due(event) {
             if last {
                 return Ok(Some(Why::End));
@@ -326,16 +325,5 @@ impl Worker {
             self.channel.send(&Reply::Progress { work });
         }
         self.interrupted()
-    }
-
-    /// To a place nearby where flags are exact.
-    fn settle(&mut self) -> Done {
-        let goal = self.machine.since() + LAST_TICKS;
-        while self.machine.since() < goal {
-            if self.single()? == Stepped::Due {
-                break;
-            }
-        }
-        self.pass_silent()
     }
 }
