@@ -33,7 +33,7 @@ fn by_name(test: &str) -> Result<(), Failed> {
             "beta",
             "gamma",
             "Thread ",
-            "has name 'beta'",
+            "name 'beta'",
         ],
     )
 }
