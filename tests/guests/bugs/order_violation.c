@@ -1,22 +1,29 @@
-// Order violation: a worker uses its own handle, which its maker stores only after making it.
-// The worker's first lines normally come long after the maker's next one.
+// Order violation: a server thread sets up its queue when it starts; whoever made it has another thread prepare the
+// first request, which takes much longer, and doesn't wait for the queue to be there.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct worker {
-    pthread_t thread;
-    char name[32];
-    unsigned checksum;
+struct queue {
+    pthread_mutex_t lock;
+    pthread_cond_t filled;
+    const char *request;
 };
 
-struct pool {
-    struct worker *volatile workers[4];
-    int count;
-};
+static struct queue *volatile queue;
 
-static struct pool pool;
+static void *serve(void *arg) {
+    struct queue *own = calloc(1, sizeof *own);
+    pthread_mutex_init(&own->lock, NULL);
+    pthread_cond_init(&own->filled, NULL);
+    queue = own;
+    pthread_mutex_lock(&own->lock);
+    while (own->request == NULL) pthread_cond_wait(&own->filled, &own->lock);
+    *(size_t *)arg = strlen(own->request);
+    pthread_mutex_unlock(&own->lock);
+    return NULL;
+}
 
 static unsigned checksum(const char *text) {
     unsigned sum = 0;
@@ -24,35 +31,25 @@ static unsigned checksum(const char *text) {
     return sum;
 }
 
-static void *work(void *number) {
-    char text[4096];
-    int size = 0;
-    for (unsigned i = 0; size < 4095; i += 7) text[size++] = 'a' + i % 26;
-    text[size] = 0;
-    unsigned sum = checksum(text);
-    for (int round = 0; round < 6; round++) sum += checksum(text + sum % 64);
-    // By now the maker has put it there, surely.
-    struct worker *self = pool.workers[(long)number];
-    self->checksum = sum ^ checksum(self->name);
-    return NULL;
-}
+static char request[4096];
 
-static void start(int number) {
-    struct worker *worker = calloc(1, sizeof *worker);
-    snprintf(worker->name, sizeof worker->name, "worker %d", number);
-    if (pthread_create(&worker->thread, NULL, work, (void *)(long)number) != 0) exit(2);
-    pool.workers[number] = worker;
-    pool.count++;
+static void *prepare(void *arg) {
+    for (size_t at = 0; at < sizeof request - 1; at++) request[at] = 'a' + at * 7 % 26;
+    for (int round = 0; round < 30; round++) request[round] = 'a' + checksum(request) % 26;
+    return arg;
 }
 
 int main(void) {
-    for (int i = 0; i < 4; i++) start(i);
-    unsigned all = 0;
-    for (int i = 0; i < pool.count; i++) {
-        pthread_join(pool.workers[i]->thread, NULL);
-        all += pool.workers[i]->checksum;
-        free(pool.workers[i]);
-    }
-    printf("%08x\n", all);
+    pthread_t server, loader;
+    size_t length = 0;
+    if (pthread_create(&server, NULL, serve, &length) != 0) exit(2);
+    if (pthread_create(&loader, NULL, prepare, NULL) != 0) exit(2);
+    pthread_join(loader, NULL);
+    pthread_mutex_lock(&queue->lock);
+    queue->request = request;
+    pthread_cond_signal(&queue->filled);
+    pthread_mutex_unlock(&queue->lock);
+    pthread_join(server, NULL);
+    printf("%zu bytes, %08x\n", length, checksum(request));
     return 0;
 }
