@@ -148,6 +148,11 @@ pub struct Schedule {
     /// For pct: how many ordering constraints a bug needs, one more than priorities change
     #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub depth: Option<u32>,
+
+    /// For random and pct: how much work the threads do in a run, in ticks (a system call is 64), so that turns
+    /// and changes of priority fit; `clew hunt` measures it
+    #[arg(long, value_name = "TICKS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub length: Option<u64>,
 }
 
 fn sched(name: &str) -> Result<Sched, String> {

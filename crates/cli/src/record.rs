@@ -99,6 +99,7 @@ fn fill(line: &Record, request: &Request, folder: &Path) -> Result<Recording, St
         policy: line.schedule.sched.name().into(),
         seed,
         depth: line.schedule.depth,
+        length: line.schedule.length,
     };
     meta_of(line, request, folder, schedule)
         .write(folder)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 struct account {
-    long balance;
+    volatile long balance;
     long fees;
     long history[64];
 };
@@ -17,9 +17,9 @@ struct payments {
 };
 
 static long fee(long amount) {
-    long fee = 1;
-    for (long rest = amount; rest > 9; rest /= 10) fee++;
-    return fee;
+    long fee = amount;
+    for (int year = 0; year < 30; year++) fee = (fee * 1009 + 7) % 9973;
+    return fee % 10;
 }
 
 static void *clerk(void *arg) {
