@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clew_engine::program::Sched;
 
+pub use crate::hunt::arguments::{Guard, HUNT_HELP, Hunt};
 pub use crate::recordings::arguments::*;
 
 #[derive(Debug, Parser)]
@@ -15,6 +16,7 @@ pub use crate::recordings::arguments::*;
     about = "Record, replay and ask: a debugger for failures that happen once",
     after_help = "Examples:\n  \
         clew record ./server --port 8080  record a run of a program\n  \
+        clew hunt ./test                  run it under many schedules until it fails\n  \
         clew replay                       repeat the latest recording, exactly\n  \
         clew ls                           what has been recorded\n  \
         clew dump server-1 | less         every event of a recording\n  \
@@ -35,6 +37,14 @@ pub enum Command {
     /// Repeat a recorded run, instruction by instruction
     #[command(after_help = REPLAY_HELP)]
     Replay(Replay),
+
+    /// Run a program under many schedules until it fails, and keep that recording
+    #[command(after_help = HUNT_HELP)]
+    Hunt(Hunt),
+
+    /// Removes what a hunt that was killed leaves
+    #[command(name = clew_hunt::guard::COMMAND, hide = true)]
+    HuntGuard(Guard),
 
     /// List the recordings: name, program, when, how it ended, length, size
     #[command(after_help = LS_HELP)]

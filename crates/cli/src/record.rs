@@ -75,7 +75,7 @@ fn begin(line: &Record, envp: &[&CStr], request: &Request) -> Result<Recording, 
         return begun;
     }
     // A recording elsewhere is the latest too, where that can be noted.
-    if let Ok(place) = &place {
+    if let (Ok(place), false) = (&place, line.hunted) {
         let noted = place
             .make()
             .map_err(std::io::Error::other)
