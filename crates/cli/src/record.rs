@@ -75,7 +75,7 @@ fn begin(line: &Record, envp: &[&CStr], request: &Request) -> Result<Recording, 
         return begun;
     }
     // A recording elsewhere is the latest too, where that can be noted.
-    if let Ok(place) = &place {
+    if let (Ok(place), false) = (&place, line.hunted) {
         let noted = place
             .make()
             .map_err(std::io::Error::other)
@@ -99,6 +99,7 @@ fn fill(line: &Record, request: &Request, folder: &Path) -> Result<Recording, St
         policy: line.schedule.sched.name().into(),
         seed,
         depth: line.schedule.depth,
+        length: line.schedule.length,
     };
     meta_of(line, request, folder, schedule)
         .write(folder)

@@ -84,6 +84,7 @@ pub fn options(
         sched: switches.schedule.sched,
         seed: switches.schedule.seed,
         depth: switches.schedule.depth,
+        length: switches.schedule.length,
         portable: switches.portable,
         ..Options::default()
     };

@@ -69,6 +69,7 @@ impl Handover {
         number("instruments", self.options.instruments.map(|n| n as i64));
         number("seed", self.options.seed.map(|n| n as i64));
         number("depth", self.options.depth.map(i64::from));
+        number("length", self.options.length.map(|n| n as i64));
         number("turns", flag(self.options.turns));
         number("hook", flag(self.options.hook));
         let some = |n: u64| Some(n as i64).filter(|&n| n != 0);
@@ -142,6 +143,7 @@ impl Handover {
                 "sched" => options.sched = Sched::from_name(std::str::from_utf8(&bytes).ok()?)?,
                 "seed" => options.seed = Some(number()? as u64),
                 "depth" => options.depth = Some(number()? as u32),
+                "length" => options.length = Some(number()? as u64),
                 "turns" => options.turns = true,
                 "hook" => options.hook = true,
                 "line" => handover.own.lineage = number()? as u64,
@@ -246,6 +248,7 @@ mod tests {
             sched: Sched::Pct,
             seed: Some(u64::MAX),
             depth: Some(4),
+            length: Some(90_000),
             turns: true,
             hook: true,
             ..Options::default()

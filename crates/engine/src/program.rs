@@ -84,10 +84,12 @@ pub struct Options {
     pub instruments: Option<u64>,
     /// Show the checksum of every page at the end of a recording and of a replay.
     pub pages: bool,
-    /// Who runs when: the policy, the seed of its decisions, the depth of `pct`.
+    /// Who runs when: the policy, the seed of its decisions, the depth of `pct`, how much work earlier runs
+    /// were (ticks while there were several threads, and what calls count for).
     pub sched: Sched,
     pub seed: Option<u64>,
     pub depth: Option<u32>,
+    pub length: Option<u64>,
     /// A line for each turn.
     pub turns: bool,
     /// Have signals that kill by default come to the engine first, as while recording.

@@ -49,6 +49,9 @@ pub struct Schedule {
     /// Change points, for pct.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<u32>,
+    /// How much work the run was expected to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -208,6 +211,7 @@ pub(crate) fn example(name: &str) -> Meta {
             policy: "fair".into(),
             seed: u64::MAX,
             depth: None,
+            length: None,
         },
         portable: false,
         machine: Machine {

@@ -27,14 +27,7 @@ fn by_name(test: &str) -> Result<(), Failed> {
     )?;
     has(
         &text,
-        &[
-            "named",
-            "alpha",
-            "beta",
-            "gamma",
-            "Thread ",
-            "name 'beta'",
-        ],
+        &["named", "alpha", "beta", "gamma", "Thread ", "name 'beta'"],
     )
 }
 

@@ -136,6 +136,10 @@ pub struct Record {
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Full::Stop)]
     pub on_full: Full,
 
+    /// A run of `clew hunt`: it isn't made the latest recording
+    #[arg(long, hide = true)]
+    pub hunted: bool,
+
     /// Print counters to stderr at the end, as `clew run --stats` does
     #[arg(long, value_name = "WHOSE", num_args = 0..=1, require_equals = true,
         default_missing_value = "main", hide = true)]

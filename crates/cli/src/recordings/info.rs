@@ -127,10 +127,13 @@ fn head(folder: &Path, meta: &Meta, summary: &Summary, style: Style) -> String {
     let depth = schedule
         .depth
         .map_or(String::new(), |d| format!(", depth {d}"));
+    let length = schedule
+        .length
+        .map_or(String::new(), |n| format!(", length {n}"));
     row(
         "schedule",
         format!(
-            "{}, seed {}{depth}",
+            "{}, seed {}{depth}{length}",
             text::plain(&schedule.policy),
             schedule.seed
         ),

@@ -131,6 +131,7 @@ impl Builder {
                 policy: "fair".into(),
                 seed: 7,
                 depth: None,
+                length: None,
             },
             portable: false,
             machine: Machine {

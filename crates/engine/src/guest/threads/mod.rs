@@ -4,6 +4,7 @@
 //! the others here. As long as there is one thread, nothing here costs anything; the first `clone`
 //! makes the process *multi-threaded* (see [`crate::host::swap`]) for good.
 
+pub mod aim;
 pub mod calls;
 pub mod clock;
 pub mod exit;

@@ -49,6 +49,9 @@ impl Executor {
                 self.deliver_to_current();
             }
             self.refill();
+            if self.tickless_turn() {
+                continue;
+            }
             self.gs.hub.entering_guest();
             self.record_loose_effects();
             if !self.gs.hub.any() && !self.attention() {
