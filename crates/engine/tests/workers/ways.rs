@@ -59,7 +59,7 @@ fn places_in(all: &mut Commander) -> (Stopped, u64, u64) {
     all.end(last);
     let mut random = Random(0x1234_5678_9abc_def1);
     let (mut events, mut switches) = (0, 0);
-    let rounds = std::env::var("CLEW_WORKERS_ROUNDS").map_or(60, |n| n.parse().unwrap());
+    let rounds = std::env::var("CLEW_WORKERS_ROUNDS").map_or(24, |n| n.parse().unwrap());
     for round in 0..rounds {
         let (walker, _) = all.fork(0);
         let (work, event) = (random.below(end.at.work), random.below(end.at.event));
