@@ -5,13 +5,15 @@
 
 use clew_recording::event::{Cause, Event, Place};
 
-use super::machine::{Divergence, Machine, PLENTY, is_inner, quiet_stop};
+use super::machine::{Divergence, Machine, quiet_stop};
+use super::running::{PLENTY, is_inner};
+use crate::cache::accesses::Access;
 use crate::cache::maybe_spoiled;
 use crate::context::{Exit, R11, RCX, RSP, Regs};
 use crate::guest::access;
 use crate::guest::trap_flag::TRAP_FLAG;
 use crate::layout;
-use crate::memory::PAGE;
+use crate::memory::{Fetch, PAGE};
 
 /// Where an event happens, as far as is known before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,16 +134,58 @@ impl Machine {
         if ticks != self.since() {
             return Ok(false);
         }
-        let exit = leaves_at(self.gs.regs.rip);
-        if exit.is_none_or(|exit| !kinds.contains(&exit)) {
-            return Ok(false);
+        let leaves = leaves_at(self.gs.regs.rip).is_some_and(|exit| kinds.contains(&exit));
+        if leaves || kinds.contains(&Exit::Fault) && self.faults_here() {
+            return match self.single(event)? {
+                Stepped::Due => Ok(true),
+                Stepped::Moved { .. } => self.diverged(format!("{event:?}"), "no such thing"),
+            };
         }
-        Ok(self.single(event)? == Stepped::Due)
+        Ok(false)
     }
 
-    /// Runs the current thread towards the event, at most to `limit` ticks after the last one. With `past`,
-    /// instruments of the instruction that it stands on don't count.
-    pub fn approach(&mut self, event: &Event, limit: u64, past: bool) -> Result<Came, Divergence> {
+    /// Whether the instruction that the thread stands on is sure to fault, by what it would touch.
+    fn faults_here(&mut self) -> bool {
+        let pc = self.gs.regs.rip;
+        if !matches!(self.memory.fetch(pc), Fetch::Executable(_)) {
+            return true;
+        }
+        // Of long ones the first byte: for some only a bound of the length is known.
+        let ends = |access: &Access| match access.len {
+            2..=64 => [access.addr, access.addr.wrapping_add(access.len - 1)],
+            _ => [access.addr; 2],
+        };
+        let memory = &self.memory;
+        let accesses = self.code.accesses(self.gs);
+        accesses
+            .iter()
+            .filter(|access| access.len > 0)
+            .any(|access| {
+                ends(access)
+                    .into_iter()
+                    .any(|addr| match memory.find(addr) {
+                        None => true,
+                        Some(m) if access.write && !m.can(libc::PROT_WRITE) => true,
+                        // Closed, behind a file's end, or not for reading.
+                        Some(_) => access::read::<u8>(addr).is_err(),
+                    })
+            })
+    }
+
+    /// Runs the current thread towards the event, at most to `limit` ticks after the last one.
+    pub fn approach(&mut self, event: &Event, limit: u64) -> Result<Came, Divergence> {
+        self.approach_past(event, limit, false, &mut |_| false)
+    }
+
+    /// The same where there are instruments; `passes` says which don't matter. With `past`, those of the
+    /// instruction that the thread stands on don't count.
+    pub fn approach_past(
+        &mut self,
+        event: &Event,
+        limit: u64,
+        past: bool,
+        passes: &mut dyn FnMut(&mut Machine) -> bool,
+    ) -> Result<Came, Divergence> {
         if self.is_due(event) {
             return Ok(Came::Due);
         }
@@ -152,7 +196,8 @@ impl Machine {
             Lies::Here => Ok(Came::Due),
             Lies::Ahead { ticks, kinds } => {
                 // One tick more than to the event: reaching it means that it was missed.
-                let exit = self.run_to(event, limit.min(ticks.saturating_add(1)), past)?;
+                let to = limit.min(ticks.saturating_add(1));
+                let exit = self.run_to(event, to, past, passes)?;
                 let since = self.since();
                 match exit {
                     Exit::Break | Exit::Watch => Ok(Came::Instrument(exit)),
@@ -165,7 +210,7 @@ impl Machine {
                 }
             }
             Lies::At(place) if self.since() < place.ticks => {
-                match self.run_to(event, limit.min(place.ticks), past)? {
+                match self.run_to(event, limit.min(place.ticks), past, passes)? {
                     exit @ (Exit::Break | Exit::Watch) => Ok(Came::Instrument(exit)),
                     Exit::Budget if self.is_due(event) => Ok(Came::Due),
                     Exit::Budget => Ok(Came::Limit),
@@ -178,13 +223,20 @@ impl Machine {
     }
 
     /// Runs to so many ticks after the last event, or to an exit before.
-    fn run_to(&mut self, event: &Event, ticks: u64, past: bool) -> Result<Exit, Divergence> {
+    fn run_to(
+        &mut self,
+        event: &Event,
+        ticks: u64,
+        past: bool,
+        passes: &mut dyn FnMut(&mut Machine) -> bool,
+    ) -> Result<Exit, Divergence> {
         let budget = self.left_of(ticks)?;
         self.set_budget(budget);
         self.stop_at_quiet = quiet_stop(event);
         let mut past = past;
         let exit = loop {
             match self.enter_with(std::mem::take(&mut past)) {
+                Exit::Break | Exit::Watch if passes(self) => past = true,
                 // With the trap flag set, one instruction.
                 exit if is_inner(exit) && exit != Exit::Budget => {}
                 exit => break exit,
