@@ -12,6 +12,7 @@ use gimli::{Dwarf, EndianReader, LittleEndian, UnitOffset};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+mod coverage;
 mod split;
 mod units;
 
@@ -190,7 +191,11 @@ impl Module {
 
     /// The path of a unit's file by the number that attributes like `DW_AT_decl_file` give.
     pub fn file(&self, unit: usize, number: u64) -> Result<Option<Arc<str>>, Error> {
-        Ok(self.lines(unit)?.files.get(number).cloned())
+        Ok(self
+            .lines(unit)?
+            .files
+            .get(self.skeleton(unit)?, number)
+            .cloned())
     }
 
     /// The symbol around an address of code, from the symbol tables alone.

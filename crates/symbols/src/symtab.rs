@@ -263,17 +263,12 @@ impl Symbols {
             .iter()
             .filter(|entry| entry.code)
             .filter(|entry| {
-                let name = self.name(entry);
-                if exact
-                    && !name
-                        .windows(word.len())
-                        .any(|window| window == word.as_bytes())
-                {
-                    return false;
-                }
-                let Ok(name) = std::str::from_utf8(name) else {
+                let Ok(name) = std::str::from_utf8(self.name(entry)) else {
                     return false;
                 };
+                if exact && !name.contains(&word) {
+                    return false;
+                }
                 match demangle::demangle(name) {
                     Some(name) => demangle::means(wanted, &name),
                     None => name == wanted,
