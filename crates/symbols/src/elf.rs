@@ -1,7 +1,7 @@
 //! An ELF file's table of contents: bytes in; sections, segments, build id and links to other
 //! files out. Damaged tables give an error or fewer entries, never a panic.
 
-use crate::{Bytes, Error, Reader};
+use crate::{Bytes, Error, Reader, xz};
 use gimli::LittleEndian;
 use miniz_oxide::inflate::decompress_slice_iter_to_slice;
 use object::elf;
@@ -228,6 +228,7 @@ impl Elf {
     /// decompressed at once on several threads.
     pub fn unpacked(&self) -> HashMap<String, Result<Reader, Error>> {
         const LARGE: usize = 64 << 10;
+        const MAX_THREADS: usize = 16;
         let first = |section: &Section| {
             self.section(&section.name)
                 .is_some_and(|first| std::ptr::eq(first, section))
@@ -253,6 +254,7 @@ impl Elf {
                 .sections
                 .iter()
                 .filter(large)
+                .take(MAX_THREADS)
                 .filter_map(unpack)
                 .collect();
             let joined = threads.into_iter().filter_map(|(section, thread)| {
@@ -261,6 +263,17 @@ impl Elf {
             });
             joined.collect()
         })
+    }
+
+    /// The ELF file with a symbol table that some distributions put, compressed, into stripped
+    /// files (`.gnu_debugdata`); none if there is none or it is damaged.
+    pub fn small_debug_file(&self) -> Option<Elf> {
+        let section = self.section(".gnu_debugdata")?;
+        let limit = (section.file.len() as u64)
+            .saturating_mul(MAX_RATIO)
+            .min(64 << 20);
+        let plain = xz::decompress(&self.bytes[section.file.clone()], limit as usize).ok()?;
+        Elf::parse(Bytes::from(plain), &self.path).ok()
     }
 
     /// Address ranges of executable segments.

@@ -400,11 +400,12 @@ impl Module {
 impl Function {
     pub(crate) fn from_symbol(symbol: &crate::Symbol) -> Function {
         let name = symbol.demangled();
+        let end = symbol.address.saturating_add(symbol.size.max(1));
         Function {
             linkage: Some(symbol.name.clone()).filter(|linkage| *linkage != name),
             name,
             entry: symbol.address,
-            ranges: vec![symbol.address..symbol.address.saturating_add(symbol.size.max(1))],
+            ranges: std::iter::once(symbol.address..end).collect(),
             die: None,
         }
     }

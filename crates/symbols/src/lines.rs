@@ -104,10 +104,7 @@ fn file_name(unit: Unit<'_>, number: u64) -> Option<String> {
 /// A file's name with its directory.
 fn path(unit: Unit<'_>, number: u64) -> Option<String> {
     let header = unit.line_program.as_ref()?.header();
-    let home = unit
-        .comp_dir
-        .as_ref()
-        .map_or_else(String::new, |home| short_text(home));
+    let home = unit.comp_dir.as_ref().map_or_else(String::new, short_text);
     let name = file_name(unit, number)?;
     let file = header.file(number)?;
     let directory = match file.directory(header) {

@@ -170,7 +170,17 @@ impl Module {
     pub(crate) fn symbols(&self) -> Result<&Symbols, Error> {
         self.symbols
             .get_or_init(|| {
-                let files: Vec<&Elf> = self.separate.iter().chain([&self.elf]).collect();
+                let small = if self.separate.is_none() {
+                    self.elf.small_debug_file()
+                } else {
+                    None
+                };
+                let files: Vec<&Elf> = self
+                    .separate
+                    .iter()
+                    .chain(&small)
+                    .chain([&self.elf])
+                    .collect();
                 let code: Vec<_> = self.elf.code().collect();
                 Symbols::load(&files, &code)
             })

@@ -252,12 +252,12 @@ impl Symbols {
             .last()
             .map_or("", |part| demangle::base(part))
             .to_string();
-        // A mangled name has the identifier in it, which spares demangling nearly all of them.
-        let word: String = last
-            .chars()
-            .filter(|c| c.is_ascii_alphanumeric() || *c == '_')
-            .collect();
-        let exact = !last.is_empty() && word == last;
+        // A mangled name has identifiers with their lengths, which spares demangling most of them.
+        let word = last.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !last.is_empty();
+        let counted = [
+            format!("{}{last}", last.len()),
+            format!("{}_{last}", last.len()),
+        ];
         let found = self
             .entries
             .iter()
@@ -266,7 +266,7 @@ impl Symbols {
                 let Ok(name) = std::str::from_utf8(self.name(entry)) else {
                     return false;
                 };
-                if exact && !name.contains(&word) {
+                if word && name != wanted && !counted.iter().any(|counted| name.contains(counted)) {
                     return false;
                 }
                 match demangle::demangle(name) {

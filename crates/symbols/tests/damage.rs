@@ -1,14 +1,14 @@
 //! Damaged files: programs with changed bytes must give answers or errors, never a panic, a loop
 //! or memory without bound.
 
+mod ask;
 mod common;
 
-use clew_symbols::{DebugSearch, Module, Modules, NameKind, Registers};
+use ask::ask;
 use common::{Scratch, compile, run, section};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -46,44 +46,6 @@ impl Random {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         (self.0 % limit as u64) as usize
-    }
-}
-
-/// Asks everything that can be asked of a module.
-fn ask(bytes: Vec<u8>, code: (u64, u64)) {
-    let Ok(module) =
-        Module::from_bytes(bytes.clone(), Path::new("damaged"), &DebugSearch::nowhere())
-    else {
-        return;
-    };
-    for address in (code.0..code.0 + code.1).step_by(23) {
-        let _ = module.places_at(address);
-        let _ = module.function_at(address);
-        let _ = module.body_of(address);
-        let _ = module.symbol_at(address);
-    }
-    for name in ["area", "main", "Derived::run", "count"] {
-        let _ = module.functions_named(name);
-        let _ = module.dies_named(name, NameKind::Type);
-        let _ = module.dies_named(name, NameKind::Variable);
-        let _ = module.symbols_named(name);
-    }
-    let _ = module.addresses_of("shapes.c", 20);
-    let mut modules = Modules::new();
-    modules.add(Arc::new(module), 0, 0..1 << 20);
-    // Memory with addresses of code everywhere, so that stacks go on.
-    let mut memory = |address: u64, buffer: &mut [u8]| {
-        for (index, byte) in buffer.iter_mut().enumerate() {
-            let at = address.wrapping_add(index as u64);
-            let value = code.0 + at / 8 % code.1;
-            *byte = value.to_le_bytes()[(at % 8) as usize];
-        }
-        buffer.len()
-    };
-    for pc in (code.0..code.0 + code.1).step_by(61) {
-        let registers = Registers::from_encoding_order([0x7000_0000; 16], pc);
-        let stack = modules.stack_of(&registers, &mut memory, 50);
-        let _ = stack.to_string();
     }
 }
 
@@ -146,7 +108,11 @@ fn damage(program: &Path, seed: u64, rounds: usize) {
 #[test]
 fn damaged_files_do_no_harm() {
     let scratch = Scratch::new("damage");
-    let rounds = 600;
+    // More rounds, with other damage, for who has the time.
+    let more = std::env::var("CLEW_DAMAGE")
+        .ok()
+        .and_then(|more| more.parse().ok());
+    let (rounds, other) = (more.unwrap_or(1) * 300, if more.is_some() { 77 } else { 0 });
     damage(
         &compile(&scratch, "shapes.c", &["-gdwarf-4", "-O2"]),
         1,
@@ -168,7 +134,7 @@ fn damaged_files_do_no_harm() {
         "-fdebug-types-section",
         "-fno-asynchronous-unwind-tables",
     ];
-    damage(&compile(&scratch, "shapes.c", &types), 4, rounds);
+    damage(&compile(&scratch, "shapes.c", &types), 4 + other, rounds);
     damage(
         &compile(&scratch, "shapes.cpp", &["-g", "-O1"]),
         5,

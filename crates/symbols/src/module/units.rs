@@ -51,7 +51,7 @@ struct Slot {
 struct Parsed {
     unit: gimli::Unit<Reader>,
     /// The full unit of a skeleton, with its sections.
-    split: Option<Box<(Dwarf<Reader>, gimli::Unit<Reader>)>>,
+    split: Option<split::Full>,
 }
 
 impl std::fmt::Debug for Debug {
