@@ -7,8 +7,9 @@ use clew_recording::event::{Cause, Event, Place};
 
 use super::machine::{Divergence, Machine, PLENTY, is_inner, quiet_stop};
 use crate::cache::maybe_spoiled;
-use crate::context::{Exit, R11, RCX, Regs};
+use crate::context::{Exit, R11, RCX, RSP, Regs};
 use crate::guest::access;
+use crate::guest::trap_flag::TRAP_FLAG;
 use crate::layout;
 use crate::memory::PAGE;
 
@@ -77,6 +78,8 @@ pub enum Came {
     Due,
     /// As many ticks as it may.
     Limit,
+    /// To an instruction with an instrument, nothing of which has run.
+    Instrument(Exit),
 }
 
 /// What a single instruction did.
@@ -136,41 +139,72 @@ impl Machine {
         Ok(self.single(event)? == Stepped::Due)
     }
 
-    /// Runs the current thread towards the event, at most to `limit` ticks after the last one.
-    pub fn approach(&mut self, event: &Event, limit: u64) -> Result<Came, Divergence> {
+    /// Runs the current thread towards the event, at most to `limit` ticks after the last one. With `past`,
+    /// instruments of the instruction that it stands on don't count.
+    pub fn approach(&mut self, event: &Event, limit: u64, past: bool) -> Result<Came, Divergence> {
         if self.is_due(event) {
             return Ok(Came::Due);
         }
         if limit <= self.since() {
             return Ok(Came::Limit);
         }
-        let what = || format!("{event:?}");
         match place_of(event) {
-            Lies::Here => {}
-            Lies::Ahead { ticks, .. } if limit <= ticks => {
-                self.run_ticks(limit, &what)?;
-                return Ok(Came::Limit);
-            }
+            Lies::Here => Ok(Came::Due),
             Lies::Ahead { ticks, kinds } => {
-                self.stop_at_quiet = quiet_stop(event);
-                let arrived = self.arrive(ticks, kinds, &what);
-                self.stop_at_quiet = None;
-                self.standing = Some(arrived?);
-            }
-            Lies::At(place) => {
-                if self.since() < place.ticks {
-                    self.run_ticks(limit.min(place.ticks), &what)?;
-                }
-                while !self.is_due(event) {
-                    if limit <= self.since() {
-                        return Ok(Came::Limit);
+                // One tick more than to the event: reaching it means that it was missed.
+                let exit = self.run_to(event, limit.min(ticks.saturating_add(1)), past)?;
+                let since = self.since();
+                match exit {
+                    Exit::Break | Exit::Watch => Ok(Came::Instrument(exit)),
+                    Exit::Budget if since <= ticks => Ok(Came::Limit),
+                    exit if kinds.contains(&exit) && since == ticks => {
+                        self.standing = Some(exit);
+                        Ok(Came::Due)
                     }
-                    self.set_budget(PLENTY);
-                    self.step_to(place, &what)?;
+                    exit => self.unexpected(event, exit),
                 }
             }
+            Lies::At(place) if self.since() < place.ticks => {
+                match self.run_to(event, limit.min(place.ticks), past)? {
+                    exit @ (Exit::Break | Exit::Watch) => Ok(Came::Instrument(exit)),
+                    Exit::Budget if self.is_due(event) => Ok(Came::Due),
+                    Exit::Budget => Ok(Came::Limit),
+                    exit => self.unexpected(event, exit),
+                }
+            }
+            // Single instructions are left.
+            Lies::At(_) => Ok(Came::Limit),
         }
-        Ok(Came::Due)
+    }
+
+    /// Runs to so many ticks after the last event, or to an exit before.
+    fn run_to(&mut self, event: &Event, ticks: u64, past: bool) -> Result<Exit, Divergence> {
+        let budget = self.left_of(ticks)?;
+        self.set_budget(budget);
+        self.stop_at_quiet = quiet_stop(event);
+        let mut past = past;
+        let exit = loop {
+            match self.enter_with(std::mem::take(&mut past)) {
+                // With the trap flag set, one instruction.
+                exit if is_inner(exit) && exit != Exit::Budget => {}
+                exit => break exit,
+            }
+        };
+        self.stop_at_quiet = None;
+        self.no_value_missing()?;
+        Ok(exit)
+    }
+
+    fn unexpected<T>(&self, event: &Event, exit: Exit) -> Result<T, Divergence> {
+        let found = format!("{} after {} ticks", self.describe(exit), self.since());
+        self.diverged(format!("{event:?}"), found)
+    }
+
+    /// Whether only single instructions are left to the event, or the thread single-steps itself: there are no
+    /// instruments in those.
+    pub fn is_stepping(&self, event: &Event) -> bool {
+        self.gs.regs.rflags & TRAP_FLAG != 0
+            || matches!(place_of(event), Lies::At(place) if place.ticks <= self.since())
     }
 
     /// One instruction of the current thread, unless it is the event's.
@@ -189,10 +223,7 @@ impl Machine {
                     self.standing = Some(exit);
                     Ok(Stepped::Due)
                 }
-                _ => {
-                    let found = format!("{} after {}", self.describe(exit), self.since());
-                    self.diverged(format!("{event:?}"), found)
-                }
+                _ => self.unexpected(event, exit),
             };
         }
         match lies {
@@ -222,6 +253,15 @@ impl Machine {
             [regs.gpr[RCX], regs.gpr[R11]] = self.code.before_call;
         }
         self.without_spoiled(regs)
+    }
+
+    /// The current thread's pc and stack pointer, likewise.
+    pub fn place_now(&self) -> (u64, u64) {
+        let mut pc = self.gs.regs.rip;
+        if self.standing == Some(Exit::Syscall) {
+            pc = pc.wrapping_sub(SYSCALL.len() as u64);
+        }
+        (pc, self.gs.regs.gpr[RSP])
     }
 
     /// Flags that nobody reads any more depend on how a place was reached, stepping or running: they are

@@ -179,12 +179,21 @@ impl Machine {
     }
 
     /// Runs the current thread until it leaves the cache for something that is an event.
-    pub(super) fn enter(&mut self) -> Exit {
+    fn enter(&mut self) -> Exit {
+        self.enter_with(false)
+    }
+
+    /// The same; with `past`, the instruments of the first instruction don't count.
+    pub(super) fn enter_with(&mut self, mut past: bool) -> Exit {
         loop {
             if self.gs.regs.rflags & TRAP_FLAG != 0 {
                 return self.step_trapping();
             }
-            let exit = self.code.enter(self.gs, &mut self.memory, &mut self.stats);
+            let (gs, memory) = (&mut *self.gs, &mut self.memory);
+            let exit = match std::mem::take(&mut past) {
+                true => self.code.enter_past(gs, memory, &mut self.stats),
+                false => self.code.enter(gs, memory, &mut self.stats),
+            };
             match exit {
                 Exit::Fault if self.write_to_code() => {
                     let exit = self.step();

@@ -45,7 +45,7 @@ pub fn record(scratch: &Scratch, arguments: &[&str]) -> Recording {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/workers/guest.c");
     let guest = scratch.0.join("guest");
     let built = Process::new("cc")
-        .args(["-O1", "-g", "-pthread", "-w", "-o"])
+        .args(["-O1", "-g", "-pthread", "-w", "-no-pie", "-fno-pie", "-o"])
         .args([guest.as_os_str(), source.as_os_str()])
         .status();
     assert!(built.unwrap().success(), "the guest doesn't compile");
@@ -63,6 +63,17 @@ pub fn record(scratch: &Scratch, arguments: &[&str]) -> Recording {
         Ok(recording) => recording,
         Err(error) => panic!("{error}: {}", String::from_utf8_lossy(&recorded.stderr)),
     }
+}
+
+/// Where the guest has something.
+pub fn symbol(scratch: &Scratch, name: &str) -> u64 {
+    let listed = Process::new("nm").arg(scratch.0.join("guest")).output();
+    let text = String::from_utf8(listed.unwrap().stdout).unwrap();
+    let line = text
+        .lines()
+        .find(|line| line.ends_with(&format!(" {name}")));
+    let addr = line.and_then(|line| line.split(' ').next());
+    u64::from_str_radix(addr.expect("a symbol of the guest"), 16).unwrap()
 }
 
 /// Workers of one stream, by channel.
@@ -142,6 +153,20 @@ impl Commander {
 
     pub fn advance(&mut self, channel: u32, goal: Goal) -> Stopped {
         let take = Take::None;
+        self.stopped(channel, Command::Advance { goal, take })
+    }
+
+    pub fn stops(&mut self, channel: u32, stops: Stops) {
+        self.send(channel, &Command::Stops(stops));
+    }
+
+    pub fn first(&mut self, channel: u32, goal: Goal) -> Stopped {
+        let take = Take::First;
+        self.stopped(channel, Command::Advance { goal, take })
+    }
+
+    pub fn last(&mut self, channel: u32, goal: Goal) -> Stopped {
+        let take = Take::Last;
         self.stopped(channel, Command::Advance { goal, take })
     }
 

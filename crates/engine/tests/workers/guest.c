@@ -15,7 +15,7 @@ static unsigned char table[4096];
 
 static void on_alarm(int sig) { alarms++; }
 
-static unsigned long mix(unsigned long x) {
+__attribute__((noinline)) unsigned long mix(unsigned long x) {
     for (int i = 0; i < 50; i++)
         x = x * 6364136223846793005ul + (x >> 7) + i;
     return x;

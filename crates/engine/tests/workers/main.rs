@@ -2,6 +2,7 @@
 //! runs in a forked child, since processes that fork must have one thread.
 
 mod commander;
+mod searches;
 mod ways;
 
 pub type Case = (&'static str, fn());
@@ -12,7 +13,7 @@ fn main() {
         .filter(|arg| !arg.starts_with('-'))
         .collect();
     let mut failed = 0;
-    for (name, case) in ways::cases() {
+    for (name, case) in ways::cases().into_iter().chain(searches::cases()) {
         if !wanted.is_empty() && !wanted.iter().any(|part| name.contains(part.as_str())) {
             continue;
         }
@@ -28,7 +29,13 @@ fn run(case: fn()) -> bool {
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         // SAFETY: a case that hangs is killed; the default action of the clock's signal.
-        unsafe { libc::alarm(if std::env::var_os("CLEW_WORKERS_ON").is_some() { 3600 } else { 120 }) };
+        unsafe {
+            libc::alarm(if std::env::var_os("CLEW_WORKERS_ON").is_some() {
+                3600
+            } else {
+                120
+            })
+        };
         case();
         std::process::exit(0);
     }

@@ -8,13 +8,16 @@
 //! - [`spawn`]: the first worker of a stream
 //! - `serve`: commands and replies; forks
 //! - `travel`: going forward
+//! - `stops`, `search`: where to stop, and going forward until one comes
 //! - `show`: registers, memory, mappings, threads
 
 mod channel;
 pub mod protocol;
+mod search;
 mod serve;
 mod show;
 pub mod spawn;
+mod stops;
 mod travel;
 
 pub use spawn::{Started, start};

@@ -2,11 +2,12 @@
 
 use std::os::fd::RawFd;
 
-use clew_recording::event::{Event, Record};
+use clew_recording::event::{Event, Record, ThreadId};
 use clew_recording::reader::StreamReader;
 
 use super::channel::{Channel, Received};
-use super::protocol::{CHANNELS, Command, Reply, Stopped};
+use super::protocol::{CHANNELS, Command, Mark, Reply, Stopped};
+use super::stops::{Seen, Wanted};
 use super::travel::Halt;
 use crate::kernel::stop;
 use crate::replay::Machine;
@@ -30,6 +31,11 @@ pub struct Worker {
     /// Whether the event with that number is the stream's last.
     pub(super) last: Option<(u64, bool)>,
     pub(super) looked: Looked,
+    /// Where to stop.
+    pub(super) wanted: Wanted,
+    /// An event changed what is watched, or wrote to it; where it was due.
+    pub(super) kernel_wrote: Option<Seen>,
+    pub(super) came_from: (Mark, ThreadId),
     /// A command that came while another was carried out.
     waiting: Option<Command>,
 }
@@ -61,6 +67,9 @@ impl Worker {
             told: 0,
             last: None,
             looked: Looked { at: 0, told: 0 },
+            wanted: Wanted::default(),
+            kernel_wrote: None,
+            came_from: (Mark::default(), 0),
             waiting: None,
         }
     }
@@ -129,10 +138,13 @@ impl Worker {
             Command::Mappings { from } => self.show_mappings(from),
             Command::Interrupt => return Ok(None),
             Command::End => stop::exit(0),
-            Command::Stops(_)
-            | Command::Write { .. }
-            | Command::SetRegisters { .. }
-            | Command::Run { .. } => Reply::Refused("not yet".into()),
+            Command::Stops(stops) => {
+                self.wanted = Wanted::new(stops);
+                return Ok(None);
+            }
+            Command::Write { .. } | Command::SetRegisters { .. } | Command::Run { .. } => {
+                Reply::Refused("not yet".into())
+            }
         };
         Ok(Some(reply))
     }

@@ -3,7 +3,7 @@
 //! Long stretches run as translated code, to a tick; from there on single instructions, so that their
 //! number is known.
 
-use clew_recording::event::{Cause, Event, Record};
+use clew_recording::event::{Cause, Effect, Event, Record};
 use clew_recording::position::Position;
 use clew_recording::reader::ReadError;
 
@@ -33,7 +33,21 @@ impl From<ReadError> for Halt {
     }
 }
 
-type Done<T = ()> = Result<T, Halt>;
+pub(super) type Done<T = ()> = Result<T, Halt>;
+
+/// What to do next on the way.
+pub(super) enum Leg {
+    /// No more; why.
+    Over(Why),
+    /// An event is due.
+    Event,
+    Single,
+    /// Run at most so many ticks after the last event; the next one comes first.
+    Run {
+        limit: u64,
+        to_event: bool,
+    },
+}
 
 /// What an event counts as work, in ticks.
 const EVENT_WORK: u64 = 64;
@@ -116,13 +130,24 @@ impl Worker {
             return Err(Halt::Unreadable("an effect without an event".into()));
         };
         if matches!(event, Event::Signal { .. }) {
-            self.machine.approach(event, u64::MAX)?;
+            while !self.machine.is_due(event) {
+                match self.machine.is_stepping(event) {
+                    true => drop(self.machine.single(event)?),
+                    false => drop(self.machine.approach(event, u64::MAX, false)?),
+                }
+            }
             self.machine.clear_spoiled();
         }
         self.machine.event(event)?;
         self.reader.next()?;
         while let Some(effect) = self.reader.next_effect()? {
             self.machine.effect(&effect)?;
+            if let Effect::Memory { addr, bytes } = effect
+                && self.wanted.any_access()
+            {
+                let seen = self.wanted.written(addr, bytes.len() as u64);
+                self.kernel_wrote = self.kernel_wrote.or(seen);
+            }
         }
         self.steps = Some(0);
         self.told = self.reader.position();
@@ -131,20 +156,7 @@ impl Worker {
 
     /// Passes events that do nothing by themselves and are due here, so that a state has one position.
     pub(super) fn pass_silent(&mut self) -> Done {
-        loop {
-            let Some(Record::Event(event)) = self.reader.peek()? else {
-                return Ok(());
-            };
-            let silent = match event {
-                Event::Time(_) | Event::Note(_) | Event::Values(_) => true,
-                Event::Check { .. } => self.machine.is_due(event),
-                // Nobody runs: the thread that did has ended.
-                Event::Switched { .. } => !self.machine.threads.contains_key(&self.machine.current),
-                _ => false,
-            };
-            if !silent {
-                return Ok(());
-            }
+        while self.is_silent_next()? {
             let told = self.told;
             let moved = self.machine.since() != 0 || self.steps != Some(0);
             self.apply()?;
@@ -152,6 +164,20 @@ impl Worker {
                 self.told = told;
             }
         }
+        Ok(())
+    }
+
+    pub(super) fn is_silent_next(&mut self) -> Done<bool> {
+        let Some(Record::Event(event)) = self.reader.peek()? else {
+            return Ok(false);
+        };
+        Ok(match event {
+            Event::Time(_) | Event::Note(_) | Event::Values(_) => true,
+            Event::Check { .. } => self.machine.is_due(event),
+            // Nobody runs: the thread that did has ended.
+            Event::Switched { .. } => !self.machine.threads.contains_key(&self.machine.current),
+            _ => false,
+        })
     }
 
     /// Whether the next event is the stream's end: it isn't applied, so that the program's last state
@@ -210,7 +236,7 @@ impl Worker {
     }
 
     /// One instruction, if it isn't the event's.
-    fn single(&mut self) -> Done<Stepped> {
+    pub(super) fn single(&mut self) -> Done<Stepped> {
         let Some(Record::Event(event)) = self.reader.peek()? else {
             return Ok(Stepped::Due);
         };
@@ -225,14 +251,19 @@ impl Worker {
     }
 
     pub(super) fn advance(&mut self, goal: Goal, take: Take) -> Done<Stopped> {
-        if take != Take::None {
-            return Err(Halt::Refused("not yet".into()));
-        }
         self.pass_silent()?;
         if self.lies_behind(goal) {
             return self.stopped(Why::Missed);
         }
         self.looked.told = cycles();
+        match take {
+            Take::None => self.go(goal),
+            Take::First | Take::Last => self.search(goal, take),
+        }
+    }
+
+    fn go(&mut self, goal: Goal) -> Done<Stopped> {
+        self.instrument(false);
         loop {
             if self.is_reached(goal) {
                 return self.stopped(Why::Goal);
@@ -247,35 +278,51 @@ impl Worker {
         }
     }
 
-    fn lies_behind(&self, goal: Goal) -> bool {
-        let Goal::Position(goal) = goal else {
-            return false;
-        };
+    /// Whether the goal can't be reached by going forward.
+    pub(super) fn lies_behind(&self, goal: Goal) -> bool {
         let here = self.here();
-        // Positions between events that do nothing are one and the same.
-        let same = here.ticks == 0
-            && here.steps == 0
-            && goal == Position::after(goal.event)
-            && goal.event >= self.told;
-        goal < here && !same
-    }
-
-    fn is_reached(&self, goal: Goal) -> bool {
         match goal {
-            Goal::Position(goal) => self.here() >= goal,
-            Goal::Work(work) => self.work() >= work,
-            Goal::Mark(_) | Goal::End => false,
+            Goal::Position(goal) => {
+                // Positions between events that do nothing are one and the same.
+                let same = here.ticks == 0
+                    && here.steps == 0
+                    && goal == Position::after(goal.event)
+                    && goal.event >= self.told;
+                goal < here && !same
+            }
+            Goal::Mark(mark) => (mark.event, mark.ticks) < (here.event, here.ticks),
+            Goal::Work(_) | Goal::End => false,
         }
     }
 
-    /// Some way in the direction of the goal, which isn't reached; why there is no more to go.
-    fn towards(&mut self, goal: Goal) -> Done<Option<Why>> {
+    pub(super) fn is_reached(&self, goal: Goal) -> bool {
+        match goal {
+            Goal::Position(goal) => self.here() >= goal,
+            Goal::Work(work) => self.work() >= work,
+            Goal::Mark(mark) => self.mark() == mark,
+            Goal::End => false,
+        }
+    }
+
+    pub(super) fn mark(&self) -> Mark {
+        let (pc, sp) = self.machine.place_now();
+        Mark {
+            event: self.reader.position(),
+            ticks: self.machine.since(),
+            pc,
+            sp,
+        }
+    }
+
+    /// How to go on to a goal that isn't reached.
+    pub(super) fn leg(&mut self, goal: Goal) -> Done<Leg> {
         let last = self.is_last()?;
         let (here, work_here) = (self.here(), self.work());
         let Some(Record::Event(event)) = self.reader.peek()? else {
-            return Ok(Some(Why::End));
+            return Ok(Leg::Over(Why::End));
         };
         let place = place_of(event).ticks();
+        let due = self.machine.is_due(event);
         // Ticks, counted from the last event, to stop at, if that is before the next event.
         let mut wanted = match goal {
             Goal::Position(Position { event, ticks, .. })
@@ -283,37 +330,58 @@ impl Worker {
             Goal::Work(work) => Some(here.ticks + (work - work_here)),
             Goal::End => None,
         };
+        let is_here = matches!(goal, Goal::Position(_) | Goal::Mark(_)) && wanted.is_some();
+        if is_here && (due || wanted < Some(here.ticks)) {
+            return Ok(Leg::Over(match due && last {
+                true => Why::End,
+                false => Why::Missed,
+            }));
+        }
         if last {
             wanted = Some(wanted.map_or(place, |wanted| wanted.min(place)));
         }
         let careful = wanted.unwrap_or(u64::MAX);
-        if self.machine.is_due(event) {
-            if last {
-                return Ok(Some(Why::End));
-            }
-            if let Goal::Position(goal) = goal
-                && goal.event == here.event
-            {
-                return Ok(Some(Why::Missed));
-            }
-            self.apply()?;
-        } else if here.ticks >= careful {
-            self.single()?;
-        } else if place < careful && place < here.ticks + SLICE {
-            self.apply()?;
+        Ok(if due && last {
+            Leg::Over(Why::End)
+        } else if due {
+            Leg::Event
+        } else if here.ticks >= careful || self.machine.is_stepping(event) {
+            Leg::Single
         } else {
             let limit = careful.min(here.ticks + SLICE);
-            let came = self.machine.approach(event, limit)?;
-            self.steps = match came {
-                Came::Limit => Some(0),
-                Came::Due => None,
-            };
+            Leg::Run {
+                limit,
+                to_event: place < limit,
+            }
+        })
+    }
+
+    /// Some way in the direction of the goal, which isn't reached; why there is no more to go.
+    fn towards(&mut self, goal: Goal) -> Done<Option<Why>> {
+        match self.leg(goal)? {
+            Leg::Over(why) => return Ok(Some(why)),
+            Leg::Event | Leg::Run { to_event: true, .. } => self.apply()?,
+            Leg::Single => drop(self.single()?),
+            Leg::Run { limit, .. } => drop(self.run_on(limit, false)?),
         }
         Ok(None)
     }
 
+    /// Runs, at most to `limit` ticks after the last event.
+    pub(super) fn run_on(&mut self, limit: u64, past: bool) -> Done<Came> {
+        let Some(Record::Event(event)) = self.reader.peek()? else {
+            return Ok(Came::Due);
+        };
+        let came = self.machine.approach(event, limit, past)?;
+        self.steps = match came {
+            Came::Limit => Some(0),
+            Came::Due | Came::Instrument(_) => None,
+        };
+        Ok(came)
+    }
+
     /// Looks for a command now and then, and tells how far it is.
-    fn shall_stop(&mut self) -> bool {
+    pub(super) fn shall_stop(&mut self) -> bool {
         let now = cycles();
         if now.wrapping_sub(self.looked.at) < LOOK {
             return false;
