@@ -65,7 +65,8 @@ impl fmt::Display for Frame {
             return write!(f, "<signal handler called>");
         }
         // As in gdb, the address says that this isn't the start of a line.
-        if !self.inlined && (self.line.is_none() || self.pc != self.lookup) {
+        let starts = self.pc == self.lookup && self.line.as_ref().is_some_and(|line| line.is_stmt);
+        if !self.inlined && !starts {
             write!(f, "0x{:016x} in ", self.pc)?;
         }
         write!(f, "{}", self.function.as_deref().unwrap_or("??"))?;

@@ -241,47 +241,39 @@ impl Module {
     /// declaration in its class or to the abstract function that it is an instance of.
     fn function_names(&self, die: Die) -> Result<(Option<String>, Option<String>), Error> {
         let mut at = die;
-        let mut named = None;
+        let mut name = None;
+        let mut linkage = None;
         for _ in 0..MAX_ORIGINS {
             let unit = self.unit(at.unit)?;
             let entry = unit.entry(at.offset)?;
             let mut origin = None;
             let mut attributes = entry.attrs();
-            let mut linkage = None;
             while let Some(attribute) = attributes.next()? {
                 match attribute.name() {
-                    dw::DW_AT_linkage_name | dw::DW_AT_MIPS_linkage_name => {
+                    dw::DW_AT_linkage_name | dw::DW_AT_MIPS_linkage_name if linkage.is_none() => {
                         linkage = Some(text(unit, attribute.value())?);
                     }
-                    dw::DW_AT_name if named.is_none() => {
-                        named = Some((at, text(unit, attribute.value())?));
-                    }
+                    dw::DW_AT_name if name.is_none() => name = Some(text(unit, attribute.value())?),
                     dw::DW_AT_abstract_origin | dw::DW_AT_specification => {
                         origin = self.follow(at.unit, &attribute.value())?;
                     }
                     _ => {}
                 }
             }
-            if let Some(linkage) = linkage {
-                let plain = demangle(&linkage);
-                let name = match (plain, &named) {
-                    (Some(plain), _) => Some(plain),
-                    (None, Some((_, name))) => Some(name.clone()),
-                    // An extern "C" function of C++ or Rust.
-                    (None, None) => Some(linkage.clone()),
-                };
-                return Ok((name, Some(linkage)));
+            if let Some(plain) = linkage.as_deref().and_then(demangle) {
+                return Ok((Some(plain), linkage));
             }
             match origin {
                 Some(origin) if origin != at => at = origin,
                 _ => break,
             }
         }
-        match named {
-            // The last in the chain is the one that lies in the class.
-            Some((_, name)) => Ok((Some(self.qualified(at, name)?), None)),
-            None => Ok((None, None)),
-        }
+        // The last in the chain is the one that lies in the class.
+        let name = match name {
+            Some(name) => Some(self.qualified(at, name)?),
+            None => linkage.clone(),
+        };
+        Ok((name, linkage))
     }
 
     /// The name with the namespaces and types around its entry.

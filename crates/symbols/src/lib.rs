@@ -17,6 +17,7 @@ pub mod location;
 mod module;
 mod modules;
 mod names;
+mod plt;
 mod registers;
 mod search;
 mod stack;

@@ -15,7 +15,7 @@ pub struct Line {
     pub line: u32,
     /// 0 where the compiler doesn't say.
     pub column: u32,
-    /// Whether the address is a good place for a breakpoint.
+    /// Whether a statement starts at the address, which makes it a good place for a breakpoint.
     pub is_stmt: bool,
 }
 
@@ -170,7 +170,8 @@ impl Rows {
         Ok(Rows { sequences, rows })
     }
 
-    fn at(&self, address: u64) -> Option<&Row> {
+    /// The row of an address; it is a statement's if one starts at this very address.
+    fn at(&self, address: u64) -> Option<Row> {
         let after = self
             .sequences
             .partition_point(|(addresses, _)| addresses.start <= address);
@@ -184,13 +185,14 @@ impl Rows {
         let last = rows
             .partition_point(|row| row.address <= address)
             .checked_sub(1)?;
-        let found = &rows[last];
-        // Of several rows for one address the last counts, but one for a statement before others.
+        // Of several rows for one address the last tells where its instruction is from.
+        let mut found = rows[last];
         let same = rows[..=last]
             .iter()
             .rev()
             .take_while(|row| row.address == found.address);
-        same.into_iter().find(|row| row.is_stmt).or(Some(found))
+        found.is_stmt = found.address == address && same.into_iter().any(|row| row.is_stmt);
+        Some(found)
     }
 }
 
@@ -227,13 +229,7 @@ impl Module {
             let table = self.lines(number)?;
             let rows = table.rows(self, self.skeleton(number)?)?;
             if let Some(row) = rows.at(address) {
-                // Only a row at this very address makes it the start of a statement.
-                let here = row.address == address;
-                let line = table.line(row);
-                return Ok(line.map(|line| Line {
-                    is_stmt: line.is_stmt && here,
-                    ..line
-                }));
+                return Ok(table.line(&row));
             }
         }
         Ok(None)

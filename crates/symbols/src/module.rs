@@ -12,6 +12,7 @@ use gimli::{Dwarf, EndianReader, LittleEndian, UnitOffset};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+mod split;
 mod units;
 
 pub use units::Die;
@@ -31,8 +32,6 @@ pub struct Module {
     pub(crate) separate: Option<Elf>,
     /// The file shared by several debug files, which dwz makes.
     supplementary: Option<Elf>,
-    /// For `.dwo` and `.dwp` files and what comes later.
-    search: DebugSearch,
     debug: OnceLock<Result<units::Debug, Error>>,
     symbols: OnceLock<Result<Symbols, Error>>,
     cfi: OnceLock<Cfi>,
@@ -68,7 +67,6 @@ impl Module {
             elf,
             separate,
             supplementary,
-            search: search.clone(),
             debug: OnceLock::new(),
             symbols: OnceLock::new(),
             cfi: OnceLock::new(),

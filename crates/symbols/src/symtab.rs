@@ -3,6 +3,7 @@
 
 use crate::demangle;
 use crate::elf::{Elf, Section};
+use crate::plt::{self, PltEntry, Target};
 use crate::{Error, Reader};
 use object::elf;
 use std::ops::Range;
@@ -34,29 +35,43 @@ pub struct Symbol {
 impl Symbol {
     /// The name as people write it.
     pub fn demangled(&self) -> String {
-        demangle::demangle(&self.name).unwrap_or_else(|| self.name.clone())
+        match self.name.strip_suffix("@plt") {
+            Some(target) => demangle::demangle(target).map(|target| format!("{target}@plt")),
+            None => demangle::demangle(&self.name),
+        }
+        .unwrap_or_else(|| self.name.clone())
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Symbols {
     /// The string tables that names are in.
     strings: Vec<Reader>,
     entries: Vec<Entry>,
     /// Numbers of entries that are code, by address; of several at one address only the best.
     code: Vec<u32>,
+    /// Entries of procedure linkage tables, which no symbol table names, by address.
+    plt: Vec<PltEntry>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     address: u64,
     size: u64,
+    /// Where a symbol without a size ends at the latest.
+    section_end: u64,
     name: u32,
     table: u8,
     kind: SymbolKind,
     global: bool,
     /// Lies in an executable section.
     code: bool,
+}
+
+impl std::fmt::Debug for Symbols {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Symbols({})", self.entries.len())
+    }
 }
 
 impl Symbols {
@@ -96,6 +111,8 @@ impl Symbols {
             same
         });
         this.code = code;
+        this.plt = files.iter().flat_map(|file| plt::entries(file)).collect();
+        this.plt.sort_by_key(|entry| entry.address);
         Ok(this)
     }
 
@@ -133,9 +150,14 @@ impl Symbols {
                 && index != elf::SHN_ABS
                 && executable.iter().any(|range| range.contains(&address));
             let global = info >> 4 != elf::STB_LOCAL;
+            let section = file.sections.get(usize::from(index));
+            let section_end = section.map_or(u64::MAX, |section| {
+                section.address.saturating_add(section.size)
+            });
             self.entries.push(Entry {
                 address,
                 size,
+                section_end,
                 name,
                 table: number,
                 kind,
@@ -175,6 +197,10 @@ impl Symbols {
 
     /// The function or label that holds the address. A label without a size reaches to the next.
     pub fn at(&self, address: u64) -> Option<Symbol> {
+        self.plt_at(address).or_else(|| self.code_at(address))
+    }
+
+    fn code_at(&self, address: u64) -> Option<Symbol> {
         /// How many symbols before the address are looked at for one that reaches over it.
         const NESTED: usize = 16;
         let entry = |&number: &u32| &self.entries[number as usize];
@@ -184,11 +210,31 @@ impl Symbols {
         for (steps, index) in (0..after).rev().take(NESTED).enumerate() {
             let found = entry(&self.code[index]);
             let reaches = address - found.address < found.size;
-            if reaches || (steps == 0 && found.size == 0) {
+            let open = found.size == 0 && steps == 0 && address < found.section_end;
+            if reaches || open {
                 return Some(self.symbol(found));
             }
         }
         None
+    }
+
+    fn plt_at(&self, address: u64) -> Option<Symbol> {
+        let after = self.plt.partition_point(|entry| entry.address <= address);
+        let entry = self.plt.get(after.checked_sub(1)?)?;
+        if address - entry.address >= entry.size {
+            return None;
+        }
+        let target = match &entry.target {
+            Target::Named(name) => name.clone(),
+            Target::Chosen(chooser) => self.code_at(*chooser)?.name,
+        };
+        Some(Symbol {
+            name: format!("{target}@plt"),
+            address: entry.address,
+            size: entry.size,
+            kind: SymbolKind::Function,
+            global: false,
+        })
     }
 
     /// Symbols of exactly that linker's name.

@@ -1,14 +1,15 @@
 //! The units of a module: DWARF sections in; units by number, parsed when first asked for, and
 //! the entries that references lead to, out.
 
-use super::{Module, Reader, Unit};
+use super::{Module, Reader, Unit, split};
 use crate::Error;
 use crate::elf::Elf;
 use crate::functions::Functions;
 use crate::intervals::Intervals;
 use crate::lines::LineTable;
 use gimli::{
-    AttributeValue, DebugInfoOffset, Dwarf, UnitHeader, UnitOffset, UnitSectionOffset, UnitType,
+    AttributeValue, DebugInfoOffset, Dwarf, DwarfPackage, UnitHeader, UnitOffset,
+    UnitSectionOffset, UnitType,
 };
 use std::collections::HashMap;
 use std::ops::Range;
@@ -22,7 +23,6 @@ pub struct Die {
     pub offset: UnitOffset,
 }
 
-#[derive(Debug)]
 pub(crate) struct Debug {
     pub dwarf: Dwarf<Reader>,
     units: Vec<Slot>,
@@ -33,6 +33,8 @@ pub(crate) struct Debug {
     signatures: OnceLock<HashMap<u64, Die>>,
     /// Units by the addresses of their code.
     ranges: OnceLock<Intervals<usize>>,
+    /// The file beside the program with the full units of split DWARF.
+    package: OnceLock<Option<DwarfPackage<Reader>>>,
 }
 
 #[derive(Debug)]
@@ -48,6 +50,12 @@ struct Parsed {
     unit: gimli::Unit<Reader>,
     /// The full unit of a skeleton, with its sections.
     split: Option<Box<(Dwarf<Reader>, gimli::Unit<Reader>)>>,
+}
+
+impl std::fmt::Debug for Debug {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Debug({} units)", self.units.len())
+    }
 }
 
 impl Debug {
@@ -87,6 +95,7 @@ impl Debug {
             sup_start,
             signatures: OnceLock::new(),
             ranges: OnceLock::new(),
+            package: OnceLock::new(),
         })
     }
 
@@ -109,7 +118,13 @@ impl Debug {
         slot.parsed
             .get_or_init(|| {
                 let unit = self.home(number).unit(slot.header.clone())?;
-                Ok(Parsed { unit, split: None })
+                let split = if unit.dwo_id.is_some() {
+                    let package = self.package.get_or_init(|| split::package(module));
+                    split::full_unit(module, &self.dwarf, package.as_ref(), &unit)?
+                } else {
+                    None
+                };
+                Ok(Parsed { unit, split })
             })
             .as_ref()
             .map_err(Error::clone)

@@ -33,6 +33,14 @@ pub(super) fn caller(
             return guessed(outer);
         }
     }
+    // A function without a frame, which the instruction before the return address calls.
+    if interrupted
+        && let Some(outer) = above(modules, registers, sp, memory)
+        && let Some(address) = outer.pc()
+        && calls_function_of(modules, address, pc, memory)
+    {
+        return guessed(outer);
+    }
     let pointer = registers.get(Registers::RBP);
     // Programs and threads start with a frame pointer of 0.
     if !interrupted && pointer == Some(0) {
@@ -42,7 +50,6 @@ pub(super) fn caller(
         && pointer.is_multiple_of(8)
         && pointer.checked_sub(sp).is_some_and(|size| size < MAX_FRAME)
         && let Some(outer_pointer) = word(memory, pointer)
-        && (outer_pointer == 0 || outer_pointer > pointer)
         && let Some(mut outer) = above(modules, &Registers::new(), pointer.wrapping_add(8), memory)
     {
         outer.set(Registers::RBP, Some(outer_pointer));
@@ -138,6 +145,26 @@ fn returns_to(modules: &Modules, address: u64, memory: Memory<'_>) -> bool {
     }
     // call rel32; then call *r/m, whose bytes after the opcode say how long it is.
     code[2] == 0xe8 || (2..=7).any(|length| is_indirect_call(&code[7 - length..]))
+}
+
+/// Whether a direct call before the address leads to the start of the function around `pc`.
+fn calls_function_of(modules: &Modules, address: u64, pc: u64, memory: Memory<'_>) -> bool {
+    /// Without symbols a function is taken to be no longer than this.
+    const LONG: u64 = 1 << 16;
+    let mut code = [0; 5];
+    if memory(address.wrapping_sub(5), &mut code) != 5 || code[0] != 0xe8 {
+        return false;
+    }
+    let distance = i32::from_le_bytes([code[1], code[2], code[3], code[4]]);
+    let target = address.wrapping_add_signed(i64::from(distance));
+    let symbol = modules.find(pc).and_then(|image| {
+        let symbol = image.module.symbol_at(image.local(pc)).ok().flatten()?;
+        Some(symbol.address.wrapping_add(image.bias))
+    });
+    match symbol {
+        Some(start) => start == target,
+        None => pc.checked_sub(target).is_some_and(|inside| inside < LONG),
+    }
 }
 
 fn is_indirect_call(code: &[u8]) -> bool {
