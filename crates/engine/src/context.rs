@@ -102,22 +102,56 @@ pub enum Exit {
     Step = 7,
     /// A signal arrived just before the guest would have run; nothing ran.
     Attention = 8,
+    /// A breakpoint (`cache::instruments`); `regs.rip` is the instruction, nothing of which has run.
+    Break = 9,
+    /// An instruction that may touch watched memory; `regs.rip` is it, nothing of it has run.
+    Watch = 10,
 }
-pub const EXIT_KINDS: usize = 9;
+pub const EXIT_KINDS: usize = 11;
 
 impl Exit {
     pub fn from_u32(kind: u32) -> Exit {
         use Exit::*;
         [
-            Link, Indirect, Budget, Syscall, Emulate, Stale, Fault, Step, Attention,
+            Link, Indirect, Budget, Syscall, Emulate, Stale, Fault, Step, Attention, Break, Watch,
         ][kind as usize]
     }
 }
 
-/// Entry points of the exit paths: one for each [`Exit`] up to `Step`, and `BUDGET_RCX`.
-pub const EXIT_ROUTINES: usize = 9;
+/// Entry points of the exit paths: one for each [`Exit`] but `Attention`, in whose place is
+/// `BUDGET_RCX`, and the routines that compare an access with what is watched.
+pub const EXIT_ROUTINES: usize = 13;
 /// Like [`Exit::Budget`], where rcx was the scratch register and is in `spill[0]`.
 pub const BUDGET_RCX: usize = 8;
+/// Compares an access at rcx, of [`Checked::len`] bytes, with the ranges that are watched; rcx is in
+/// `spill[0]`. Goes on at [`Checked::back`], or leaves with [`Exit::Watch`].
+pub const CHECK: usize = 11;
+/// The same for a string instruction that repeats: elements of [`Checked::len`] bytes, as many as
+/// the guest's rcx says, from there upwards or downwards.
+pub const CHECK_STRING: usize = 12;
+
+/// The access that is being compared with what is watched.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Checked {
+    pub len: u64,
+    /// Which of [`GsBlock::watched`] it concerns.
+    pub list: u64,
+    /// Host address to go on at, and the guest pc of the instruction.
+    pub back: u64,
+    pub pc: u64,
+    /// What the routine keeps meanwhile: its end, and flags.
+    end: u64,
+    flags: u64,
+}
+
+/// Ranges of guest memory, in order, disjoint; behind the last one is one at the end of all addresses.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Ranges {
+    pub first: *const [u64; 2],
+    pub count: u64,
+}
 
 /// Answers that translated code takes without leaving the cache: result, and two words of time.
 #[repr(C)]
@@ -175,6 +209,9 @@ pub struct GsBlock {
     pub host_vdso: [u64; 4],
     /// Answers of fast time calls: to be written down, or to be given again.
     pub values: Values,
+    /// For instruments: an access under examination; what is watched for reads, for writes, for both.
+    pub checked: Checked,
+    pub watched: [Ranges; 3],
     /// Registers of the current guest thread while the engine runs.
     pub regs: Regs,
     pub ymm: [[u8; 32]; 16],
@@ -206,6 +243,12 @@ pub const SOURCE: usize = offset_of!(GsBlock, source);
 pub const EXIT_ARG: usize = offset_of!(GsBlock, exit_arg);
 pub const EXITS: usize = offset_of!(GsBlock, exits);
 pub const DISPATCH: usize = offset_of!(GsBlock, dispatch);
+pub const CHECKED_LEN: usize = offset_of!(GsBlock, checked) + offset_of!(Checked, len);
+pub const CHECKED_LIST: usize = offset_of!(GsBlock, checked) + offset_of!(Checked, list);
+pub const CHECKED_BACK: usize = offset_of!(GsBlock, checked) + offset_of!(Checked, back);
+pub const CHECKED_PC: usize = offset_of!(GsBlock, checked) + offset_of!(Checked, pc);
+pub const CHECKED_END: usize = offset_of!(GsBlock, checked) + offset_of!(Checked, end);
+pub const CHECKED_FLAGS: usize = offset_of!(GsBlock, checked) + offset_of!(Checked, flags);
 
 impl GsBlock {
     /// Maps the block at its place, all pages present: a fault at each first use would cost more.

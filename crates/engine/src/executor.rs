@@ -90,6 +90,7 @@ impl Executor {
             // Links, indirect misses and stale heads are the cache's own business: `enter` answers
             // them and goes on.
             Exit::Link | Exit::Indirect | Exit::Stale | Exit::Step | Exit::Attention => {}
+            Exit::Break | Exit::Watch => unreachable!("only replays have instruments"),
         }
     }
 

@@ -25,6 +25,9 @@ pub const IMAGE_CODE: Range<u64> = 0x5800_0000..GS_BLOCK;
 /// The block at `gs` (`context::GsBlock`), in reach of all translations.
 pub const GS_BLOCK: u64 = 0x7ef0_0000;
 
+/// Which granules of guest memory are watched (`translate::checks::Filter`), behind that block.
+pub const WATCH_FILTER: u64 = 0x7efe_0000;
+
 /// All of the code cache and the block behind it: no guest mapping may overlap it.
 pub const CODE_CACHE: Range<u64> = PRIVATE_CODE.start..0x7f00_0000;
 

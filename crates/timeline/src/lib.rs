@@ -7,6 +7,33 @@
 //! Behind it are processes: *workers* (`clew_engine::replay::worker`), each standing somewhere in the
 //! stream. A snapshot is a worker that only forks. To go back is to fork the nearest earlier snapshot
 //! and run forward; to search backwards is to do that segment by segment, the last one first.
+//!
+//! * [`Timeline`]: open, look
+//! * `seek`: go somewhere, and leave snapshots on the way
+//! * `search`: backwards to the last stop, several segments at once
+//! * `stepping`: single instructions of a thread, both ways
+//! * [`Excursion`]: what-ifs
+//! * [`program`]: the stack with functions and lines, values of C expressions
+//! * [`transition`], [`watch`]: where a condition flips
+//! * `snapshots`, `usage`: who stands where, who is to go, and what it all takes
+//! * `worker`, `pool`: processes and the words that pass between them and this one
+//! * `story`: what the log says without being replayed
+
+#![forbid(unsafe_code)]
+
+mod excursion;
+mod pool;
+pub mod program;
+mod search;
+mod seek;
+mod snapshots;
+mod stepping;
+mod story;
+mod timeline;
+pub mod transition;
+mod usage;
+pub mod watch;
+mod worker;
 
 use std::time::Duration;
 
@@ -14,9 +41,11 @@ pub use clew_engine::replay::worker::protocol::{
     At, Break, Calls, EventStop, Events, ExcursionEnd, Mapping, Next, Registers, Stops, Thread,
     Watch, WatchKind,
 };
-use clew_recording::event::{StreamId, ThreadId};
+use clew_recording::event::ThreadId;
 pub use clew_recording::position::Position;
-use clew_recording::reader::Recording;
+
+pub use excursion::{Excursion, Ran, Undefined};
+pub use timeline::Timeline;
 
 /// Why something couldn't be done.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +81,19 @@ pub struct Settings {
     /// Replay without the lock around processes, where the kernel hasn't got it.
     pub unlocked: bool,
     pub options: clew_engine::program::Options,
+}
+
+impl Settings {
+    /// The usual ones.
+    pub fn new(options: clew_engine::program::Options) -> Settings {
+        Settings {
+            memory: None,
+            latency: Duration::from_millis(50),
+            jobs: None,
+            unlocked: false,
+            options,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,151 +140,4 @@ pub enum Reason {
     },
     Event(EventStop),
     Interrupted,
-}
-
-/// One program's life in a recording, and a place in it.
-pub struct Timeline {}
-
-impl Timeline {
-    /// Opens a stream and stands at its start. Must be called by a process's only thread, because it
-    /// forks; the processes that it makes end with that thread.
-    pub fn open(
-        _recording: &Recording,
-        _stream: StreamId,
-        _settings: Settings,
-    ) -> Result<Timeline> {
-        todo!()
-    }
-
-    /// Where it stands.
-    pub fn position(&mut self) -> Result<Position> {
-        todo!()
-    }
-
-    /// What is known of that place without counting instructions: cheap.
-    pub fn at(&self) -> At {
-        todo!()
-    }
-
-    /// The last position. Replays to the end if that wasn't done yet.
-    pub fn end(&mut self) -> Result<Position> {
-        todo!()
-    }
-
-    pub fn seek(&mut self, _to: Target) -> Result<Stop> {
-        todo!()
-    }
-
-    /// Where to stop in [`Timeline::run`] and [`Timeline::step`].
-    pub fn set_stops(&mut self, _stops: Stops) {
-        todo!()
-    }
-
-    /// Goes on until a stop, or the end, or the start. What is at the present position doesn't count.
-    /// `until`: not further than that, where given.
-    pub fn run(&mut self, _direction: Direction, _until: Option<Position>) -> Result<Stop> {
-        todo!()
-    }
-
-    /// One instruction of a thread: forwards until it has executed one (or an event of its own has
-    /// happened), backwards to before its last. Other threads run as they did; their stops count.
-    pub fn step(&mut self, _direction: Direction, _thread: ThreadId) -> Result<Stop> {
-        todo!()
-    }
-
-    /// One position, whichever thread it is.
-    pub fn step_any(&mut self, _direction: Direction) -> Result<Stop> {
-        todo!()
-    }
-
-    /// In order of their numbers.
-    pub fn threads(&mut self) -> Result<Vec<Thread>> {
-        todo!()
-    }
-
-    pub fn registers(&mut self, _thread: ThreadId) -> Result<Option<Registers>> {
-        todo!()
-    }
-
-    /// Reads what can be read from there on; how many bytes that is.
-    pub fn read(&mut self, _addr: u64, _into: &mut [u8]) -> Result<usize> {
-        todo!()
-    }
-
-    pub fn mappings(&mut self) -> Result<Vec<Mapping>> {
-        todo!()
-    }
-
-    /// A copy of the program as it is here, to be changed and thrown away.
-    pub fn excursion(&mut self) -> Result<Excursion> {
-        todo!()
-    }
-
-    /// Asked now and then during long work: `true` interrupts it. Also told how far it has come, 0..=1.
-    pub fn set_watcher(&mut self, _watcher: Box<dyn FnMut(f64) -> bool>) {
-        todo!()
-    }
-
-    pub fn stream(&self) -> StreamId {
-        todo!()
-    }
-}
-
-/// A what-if: a copy of the program that goes its own way. Dropping it ends it.
-pub struct Excursion {}
-
-/// What came of running an excursion.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ran {
-    pub end: ExcursionEnd,
-    pub pc: u64,
-    /// What it wrote to stdout and stderr.
-    pub output: Vec<u8>,
-}
-
-/// Why a call in an excursion has no result.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Undefined {
-    /// It would have been killed.
-    Signal {
-        signo: i32,
-        addr: u64,
-    },
-    Exited,
-    /// It waits for what can't happen, or ran for too long.
-    Endless,
-}
-
-impl Excursion {
-    pub fn registers(&mut self, _thread: ThreadId) -> Result<Option<Registers>> {
-        todo!()
-    }
-
-    pub fn set_registers(&mut self, _thread: ThreadId, _registers: &Registers) -> Result<()> {
-        todo!()
-    }
-
-    pub fn read(&mut self, _addr: u64, _into: &mut [u8]) -> Result<usize> {
-        todo!()
-    }
-
-    pub fn write(&mut self, _addr: u64, _bytes: &[u8]) -> Result<()> {
-        todo!()
-    }
-
-    /// Runs on until one of these stops, a signal, the end of `ticks`, or a wait that can't end.
-    pub fn run(&mut self, _stops: Stops, _ticks: u64) -> Result<Ran> {
-        todo!()
-    }
-
-    /// Calls a function with integer arguments in the current thread, as the C ABI has it; registers are
-    /// put back afterwards. `ticks`: how long it may take. Returns rax, or why there is none.
-    pub fn call(
-        &mut self,
-        _function: u64,
-        _arguments: &[u64],
-        _ticks: u64,
-    ) -> Result<std::result::Result<u64, Undefined>> {
-        todo!()
-    }
 }

@@ -3,12 +3,15 @@
 //! In: guest registers in the [`GsBlock`]. Out: an [`Exit`] that concerns the executor. Links,
 //! indirect misses and stale heads are settled here and never leave.
 
+pub mod accesses;
 pub mod atlas;
+pub mod instruments;
 pub mod mutable;
 pub mod region;
 mod room;
 mod run;
 pub mod saved;
+mod steps;
 pub mod store;
 #[cfg(test)]
 mod tests;
@@ -21,11 +24,14 @@ use crate::layout;
 use crate::memory::{Code, Fetch as Fetched, Memory};
 use crate::program::Options;
 use crate::stats::Stats;
+use crate::translate::checks::Checks;
 use crate::translate::{self, Shape};
 use atlas::SharedAtlas;
+use instruments::Instrumented;
 use mutable::Mutable;
 use region::{Place, Region, Spilled, redirect};
 use room::{map_anywhere, map_code, room_for, unmap_code};
+pub use run::maybe_spoiled;
 use saved::{History, Key};
 use store::Store;
 pub(crate) use view::View;
@@ -41,6 +47,8 @@ struct Image {
     history: History,
     /// Its stubs are in the dispatch table.
     installed: bool,
+    /// What was compiled into it.
+    checks: Checks,
 }
 
 impl Image {
@@ -51,13 +59,21 @@ impl Image {
             key,
             history: History::default(),
             installed: true,
+            checks: Checks::default(),
         }
+    }
+
+    fn overlaps(&self, range: &Range<u64>) -> bool {
+        self.region.guest.start < range.end && range.start < self.region.guest.end
     }
 }
 
 pub struct CodeCache {
     images: Vec<Image>,
     mutable: Mutable,
+    instruments: Instrumented,
+    access_reader: accesses::AccessReader,
+    steps: steps::Steps,
     atlas: SharedAtlas,
     store: Option<Store>,
     /// Entries used lately, by low bits of the guest pc: resuming after a system call must be fast.
@@ -74,6 +90,8 @@ pub struct CodeCache {
     /// From this block on, the next suitable optimised one gets a mistake (see `lockstep::spoil`).
     spoil: Option<u64>,
     trace: bool,
+    /// rcx and r11 before the last system call, which has changed them.
+    pub before_call: [u64; 2],
 }
 
 /// There is no code at this address, or none that may be executed, or (behind the end of a mapped
@@ -92,7 +110,10 @@ impl CodeCache {
         map_code(&private)?;
         Ok(CodeCache {
             images: Vec::new(),
-            mutable: Mutable::new(private.start as u32..private.end as u32),
+            mutable: Mutable::new(private.start as u32..private.end as u32, Checks::default()),
+            instruments: Instrumented::for_tests(options.instruments),
+            access_reader: accesses::AccessReader::default(),
+            steps: steps::Steps::default(),
             atlas,
             store,
             recent: vec![(0, 0); RECENT].into_boxed_slice(),
@@ -103,6 +124,7 @@ impl CodeCache {
             dump: options.dump.clone(),
             spoil: options.spoil,
             trace: options.trace,
+            before_call: [0; 2],
         })
     }
 
@@ -144,7 +166,8 @@ impl CodeCache {
         let optimise = self.blocks < self.optimise_up_to;
         if code.immutable {
             let number = self.image_for(&code, memory);
-            let region = &mut self.images[number].region;
+            let image = &mut self.images[number];
+            let (region, checks) = (&mut image.region, &image.checks);
             if let Some(entry) = region.find(pc) {
                 return Ok((entry, true));
             }
@@ -153,6 +176,7 @@ impl CodeCache {
                 stub,
                 single: None,
                 optimise,
+                unchecked: false,
             };
             if region.is_full() {
                 region.clear();
@@ -160,7 +184,7 @@ impl CodeCache {
                 self.recent.fill((0, 0));
             }
             let before = region.hot;
-            let block = translate::translate(region, &View::of(memory), pc, shape)
+            let block = translate::translate(region, &View::of(memory), pc, shape, checks)
                 .ok_or_else(|| missing_at(pc, memory))?;
             if self.dump.contains(&self.blocks) {
                 eprint!(
@@ -209,11 +233,18 @@ impl CodeCache {
         {
             return n;
         }
-        let image = self.saved_place(code, memory).unwrap_or_else(|| {
+        let checks = self.instruments.wanted.checks_in(&code.range);
+        let plain = checks.is_none();
+        let saved = plain.then(|| self.saved_place(code, memory)).flatten();
+        let image = saved.unwrap_or_else(|| {
             let room = room_for(code.range.end - code.range.start);
-            let host = map_anywhere(room);
+            // A check is longer than what it is for.
+            let host = map_anywhere(if checks.watch() { room * 2 } else { room });
             let region = Region::new(code.range.clone(), host);
-            Image::new(region, None)
+            Image {
+                checks,
+                ..Image::new(region, None)
+            }
         });
         self.stubs_waiting |= !image.installed;
         self.images.push(image);
@@ -248,6 +279,7 @@ impl CodeCache {
             key: Some(key),
             history,
             installed: false,
+            checks: Checks::default(),
         })
     }
 
@@ -255,7 +287,8 @@ impl CodeCache {
     /// the next run time and nothing else.
     pub fn save(&mut self) {
         let Some(store) = &self.store else { return };
-        for image in &mut self.images {
+        let shelved = self.instruments.shelved().iter_mut();
+        for image in self.images.iter_mut().chain(shelved) {
             let Some(key) = &image.key else { continue };
             if let Some(history) = image.history.worth_saving(image.region.lengths_end()) {
                 let _ = saved::save(store, key, &image.region, &history);
@@ -307,7 +340,8 @@ impl CodeCache {
             return;
         }
         let optimise = self.blocks < self.optimise_up_to;
-        let look = optimise && !self.mutable.region.host.contains(&entry);
+        let plain = |image: &Image| image.checks.is_none() && image.region.host.contains(&entry);
+        let look = optimise && self.images.iter().any(plain);
         let Some(region) = self.region_of_host(entry) else {
             return;
         };
@@ -353,16 +387,24 @@ impl CodeCache {
     }
 
     /// Drops translations of guest ranges whose mapping changed.
+    fn forget_stale(&mut self, memory: &mut Memory) {
+        self.forget(&memory.take_stale());
+        if !self.instruments.wanted.is_none() {
+            // What was an image's may now be code that can change.
+            self.select(memory);
+        }
+    }
+
     fn forget(&mut self, ranges: &[Range<u64>]) {
         for range in ranges {
-            let gone =
-                |i: &Image| i.region.guest.start < range.end && range.start < i.region.guest.end;
-            for image in self.images.extract_if(.., |i| gone(i)) {
+            for image in self.images.extract_if(.., |image| image.overlaps(range)) {
                 unmap_code(&image.region.host);
                 self.dispatch_dirty = true;
             }
             self.mutable.forget(range);
+            self.instruments.forget(range);
         }
+        self.steps.forget();
         self.recent.fill((0, 0));
     }
 
@@ -370,9 +412,17 @@ impl CodeCache {
     /// they run, and the page is writable until then.
     pub fn code_written(&mut self, memory: &mut Memory, addr: u64) {
         self.mutable.page_written(addr & !0xfff);
+        self.instruments.page_written(addr & !0xfff);
         // Fails only if the page is gone; then the write faults again, as it should.
         let _ = memory.unprotect_code(addr & !0xfff);
         self.recent.fill((0, 0));
+    }
+
+    /// Gives the memory of all translations back but for the first of mutable code.
+    #[cfg(test)]
+    fn unmap(&mut self) {
+        self.forget(&[0..u64::MAX]);
+        self.instruments = Instrumented::default();
     }
 
     /// The translation of the instruction at `pc`, if it is in an image's code.
@@ -408,8 +458,8 @@ impl CodeCache {
         self.images
             .iter()
             .map(|i| &i.region)
-            .find(|r| r.host.contains(&host))?
-            .place_of(host)
+            .find(|r| r.host.contains(&host))
+            .map_or_else(|| self.steps.place_of(host), |r| r.place_of(host))
     }
 }
 

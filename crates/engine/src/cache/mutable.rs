@@ -17,6 +17,7 @@ use super::region::{Region, write_code};
 use crate::context::Exit;
 use crate::memory::Memory;
 use crate::stats::Stats;
+use crate::translate::checks::Checks;
 use crate::translate::{self, HEAD, Shape};
 
 struct Block {
@@ -41,15 +42,18 @@ pub struct How {
 
 pub struct Mutable {
     pub region: Region,
+    /// What is compiled into it.
+    pub checks: Checks,
     blocks: Vec<Block>,
     heads: FxHashMap<u64, u32>,
     pages: FxHashMap<u64, Vec<u32>>,
 }
 
 impl Mutable {
-    pub fn new(host: Range<u32>) -> Mutable {
+    pub fn new(host: Range<u32>, checks: Checks) -> Mutable {
         Mutable {
             region: Region::new(0..u64::MAX, host),
+            checks,
             blocks: Vec::new(),
             heads: FxHashMap::default(),
             pages: FxHashMap::default(),
@@ -57,7 +61,8 @@ impl Mutable {
     }
 
     pub fn clear(&mut self) {
-        *self = Mutable::new(self.region.host.clone());
+        let checks = std::mem::take(&mut self.checks);
+        *self = Mutable::new(self.region.host.clone(), checks);
     }
 
     pub fn is_shared(&self, pc: u64) -> bool {
@@ -97,9 +102,11 @@ impl Mutable {
             stub,
             single: shared.then_some(64),
             optimise: optimise && !shared,
+            unchecked: false,
         };
         let before = self.region.hot;
-        let block = translate::translate(&mut self.region, &View::of(memory), pc, shape)?;
+        let view = View::of(memory);
+        let block = translate::translate(&mut self.region, &view, pc, shape, &self.checks)?;
         if dump {
             eprint!("{}", translate::dump::block(&self.region, &block));
         }

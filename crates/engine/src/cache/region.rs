@@ -164,6 +164,8 @@ pub struct Region {
     lengths: Vec<u8>,
     /// Start of each run that may be entered anywhere, to its number (counted from the loaded ones).
     index: BTreeMap<u64, u32>,
+    /// Host addresses of instructions that have checks before them, and those behind the checks.
+    passed: Vec<(u32, u32)>,
     stubs: FxHashMap<u64, Stub>,
     links: FxHashMap<u32, Link>,
     free_link_stubs: Vec<u32>,
@@ -208,6 +210,7 @@ impl Region {
             runs: Vec::new(),
             lengths: Vec::new(),
             index: BTreeMap::new(),
+            passed: Vec::new(),
             stubs: FxHashMap::default(),
             links: FxHashMap::default(),
             free_link_stubs: Vec::new(),
@@ -410,6 +413,19 @@ impl Region {
 
     pub fn add_lengths(&mut self, lengths: &[u8]) {
         self.lengths.extend_from_slice(lengths);
+    }
+
+    /// Adds where instructions go on behind their checks. Hot code grows, so they come in order.
+    pub fn add_passed(&mut self, passed: &[(u32, u32)]) {
+        self.passed.extend_from_slice(passed);
+    }
+
+    /// The translation of an instruction behind its checks; where it starts, if it has none.
+    pub fn past_checks(&self, host: u32) -> u32 {
+        match self.passed.binary_search_by_key(&host, |&(start, _)| start) {
+            Ok(at) => self.passed[at].1,
+            Err(_) => host,
+        }
     }
 
     pub fn all_runs(&self) -> Vec<Run> {

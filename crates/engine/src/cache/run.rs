@@ -1,4 +1,4 @@
-//! Running translated code: in, out, one step at a time, and back to the guest's terms after a fault.
+//! Running translated code: in, out, and back to the guest's terms after a fault.
 
 use super::region::{Displaced, Spilled};
 use super::view::page_after;
@@ -8,7 +8,7 @@ use crate::guest::access;
 use crate::host::switch;
 use crate::memory::{Fetch as Fetched, Memory};
 use crate::stats::Stats;
-use crate::translate::{self, Shape};
+use crate::translate;
 
 impl CodeCache {
     /// Runs translated code for `gs.regs` until something needs the executor.
@@ -17,25 +17,31 @@ impl CodeCache {
     /// before the next tick (the handler has cut the budget): in between, there is no place that
     /// could be found again.
     pub fn enter(&mut self, gs: &mut GsBlock, memory: &mut Memory, stats: &mut Stats) -> Exit {
-        self.run(gs, memory, stats, false)
+        self.run_from(gs, memory, stats, false, false)
     }
 
     /// The same between two places that can be found again: a signal doesn't hold it back.
     pub fn go_on(&mut self, gs: &mut GsBlock, memory: &mut Memory, stats: &mut Stats) -> Exit {
-        self.run(gs, memory, stats, true)
+        self.run_from(gs, memory, stats, true, false)
     }
 
-    fn run(
+    /// `midway`: this isn't a place that can be found again. `past`: the instruments of the first
+    /// instruction don't count.
+    pub(super) fn run_from(
         &mut self,
         gs: &mut GsBlock,
         memory: &mut Memory,
         stats: &mut Stats,
         midway: bool,
+        mut past: bool,
     ) -> Exit {
         let (mut ran, mut called) = (midway, false);
         let exit = loop {
-            let exit = self.run_once(gs, memory, stats);
+            let exit = self.run_once(gs, memory, stats, past);
+            // Nothing has run when attention was called for.
+            past &= exit == Some(Exit::Attention);
             match exit {
+                Some(Exit::Break | Exit::Watch) if self.instruments.ignore => past = true,
                 Some(Exit::Attention) if ran => {
                     called |= gs.take_attention();
                     // A handler can't cut a counter that is just on its way out of a tight loop.
@@ -58,11 +64,13 @@ impl CodeCache {
         gs: &mut GsBlock,
         memory: &mut Memory,
         stats: &mut Stats,
+        past: bool,
     ) -> Option<Exit> {
         if memory.stale_pending() {
-            self.forget(&memory.take_stale());
+            self.forget_stale(memory);
         }
         if self.dispatch_dirty {
+            self.instrument_for_tests(gs, memory);
             self.reset_dispatch(gs);
         }
         if self.stubs_waiting {
@@ -73,6 +81,7 @@ impl CodeCache {
             Ok(entry) => entry,
             Err(FetchFault(addr)) => return Some(fetch_fault(gs, memory, addr)),
         };
+        let entry = if past { self.past_checks(entry) } else { entry };
         gs.resume = entry as u64;
         gs.code = &raw const *self;
         stats.entering();
@@ -103,13 +112,14 @@ impl CodeCache {
             Exit::Stale => gs.regs.rip = arg,
             Exit::Syscall => {
                 gs.regs.rip = arg;
+                self.before_call = [gs.regs.gpr[RCX], gs.regs.gpr[R11]];
                 gs.regs.gpr[RCX] = arg;
                 gs.regs.gpr[R11] = gs.regs.rflags;
                 return Some(exit);
             }
             // Straight-line code went on into another body of code.
             Exit::Step => gs.regs.rip = arg,
-            Exit::Budget | Exit::Emulate => {
+            Exit::Budget | Exit::Emulate | Exit::Break | Exit::Watch => {
                 gs.regs.rip = arg;
                 return Some(exit);
             }
@@ -122,85 +132,8 @@ impl CodeCache {
         None
     }
 
-    /// [`CodeCache::step`] of one instruction, whatever signals wait: it never ends with
-    /// [`Exit::Attention`].
-    pub fn step_on(&mut self, gs: &mut GsBlock, memory: &mut Memory, stats: &mut Stats) -> Exit {
-        let mut called = gs.take_attention();
-        let exit = loop {
-            match self.step(gs, memory, stats, 1) {
-                Exit::Attention => called |= gs.take_attention(),
-                exit => break exit,
-            }
-        };
-        if called {
-            gs.attention = 1;
-        }
-        exit
-    }
-
-    /// Runs `count` instructions of the current thread in a throw-away translation.
-    pub fn step(
-        &mut self,
-        gs: &mut GsBlock,
-        memory: &mut Memory,
-        stats: &mut Stats,
-        count: usize,
-    ) -> Exit {
-        if memory.stale_pending() {
-            self.forget(&memory.take_stale());
-        }
-        if self.dispatch_dirty {
-            self.reset_dispatch(gs);
-        }
-        let pc = gs.regs.rip;
-        let shape = Shape {
-            mutable: false,
-            stub: false,
-            single: Some(count),
-            optimise: false,
-        };
-        let mark = self.mutable.region.mark();
-        let Some(block) =
-            translate::translate(&mut self.mutable.region, &View::of(memory), pc, shape)
-        else {
-            return fetch_fault(gs, memory, pc);
-        };
-        gs.resume = block.entry as u64;
-        gs.code = &raw const *self;
-        stats.entering();
-        // SAFETY: as in `enter`; nothing is linked to the fragment, so it can go afterwards.
-        let exit = unsafe { switch::enter(gs) };
-        stats.left(exit);
-        let arg = std::mem::take(&mut gs.exit_arg);
-        match exit {
-            Exit::Indirect if !is_canonical(gs.target) => {
-                self.refused_branch(gs);
-                self.mutable.region.rollback(mark);
-                return Exit::Fault;
-            }
-            Exit::Indirect => {
-                gs.regs.rip = gs.target;
-                gs.add_ticks(-1);
-            }
-            Exit::Syscall => {
-                gs.regs.rip = arg;
-                gs.regs.gpr[RCX] = arg;
-                gs.regs.gpr[R11] = gs.regs.rflags;
-            }
-            Exit::Fault => self.recover(gs),
-            Exit::Attention => {}
-            _ => gs.regs.rip = arg,
-        }
-        self.mutable.region.rollback(mark);
-        if exit == Exit::Indirect && gs.ticks_left == 0 {
-            Exit::Budget
-        } else {
-            exit
-        }
-    }
-
     /// Puts `gs.regs` into the guest's terms after a fault inside translated code.
-    fn recover(&mut self, gs: &mut GsBlock) {
+    pub(super) fn recover(&mut self, gs: &mut GsBlock) {
         // int3, int1 and int 4 report behind themselves; they are copied as they are.
         const BREAKPOINT: u64 = 3;
         const OVERFLOW: u64 = 4;
@@ -211,7 +144,10 @@ impl CodeCache {
             .place_of(host - behind)
             .unwrap_or_else(|| panic!("a fault at {host:#x}, which no guest instruction explains"));
         gs.regs.rip = if behind != 0 {
-            place.guest + (host - place.host) as u64
+            let start = self
+                .region_of_host(place.host)
+                .map_or(place.host, |region| region.past_checks(place.host));
+            place.guest + (host - start) as u64
         } else {
             place.guest
         };
@@ -239,7 +175,7 @@ impl CodeCache {
     }
 
     /// The CPU refuses a branch to a non-canonical address at the branch itself.
-    fn refused_branch(&mut self, gs: &mut GsBlock) -> Exit {
+    pub(super) fn refused_branch(&mut self, gs: &mut GsBlock) -> Exit {
         const SI_KERNEL: i32 = 0x80;
         const GENERAL_PROTECTION: u64 = 13;
         let source = gs.source as u32;
@@ -266,13 +202,25 @@ impl CodeCache {
     }
 }
 
+/// Flags that translated code may have spoiled where a thread stands at `pc`: the program writes them
+/// again before it reads them.
+pub fn maybe_spoiled(memory: &Memory, pc: u64) -> u64 {
+    match memory.fetch(pc) {
+        Fetched::Executable(code) if code.immutable => {
+            let live = translate::live_flags(&View::of(memory), pc);
+            u64::from(translate::flags::hardware(translate::flags::DEC & !live))
+        }
+        _ => 0,
+    }
+}
+
 /// Addresses have 47 bits here, or their complement.
-fn is_canonical(addr: u64) -> bool {
+pub(super) fn is_canonical(addr: u64) -> bool {
     ((addr as i64) << 16 >> 16) as u64 == addr
 }
 
 /// The guest jumped to where nothing can be executed.
-fn fetch_fault(gs: &mut GsBlock, memory: &Memory, addr: u64) -> Exit {
+pub(super) fn fetch_fault(gs: &mut GsBlock, memory: &Memory, addr: u64) -> Exit {
     const SEGV_MAPERR: i32 = 1;
     const SEGV_ACCERR: i32 = 2;
     let found = memory.fetch(addr);

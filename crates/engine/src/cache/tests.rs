@@ -48,6 +48,117 @@ global_asm!(
     "    syscall",
     "7:  inc rax",
     "    ret",
+    // Loops that are made tight, comparisons that are repeated, flags live and dead across ticks.
+    "piece loops",
+    "    xor eax, eax",
+    "    mov ecx, 50",
+    "8:  add rax, rcx",
+    "    dec ecx",
+    "    jnz 8b",
+    "    mov edx, 40",
+    "9:  adc rax, 3",
+    "    dec edx",
+    "    cmp edx, 20",
+    "    ja 9b",
+    "    setb bl",
+    "    lea rsi, [rip + piece_loops]",
+    "10: movzx edi, byte ptr [rsi]",
+    "    add rax, rdi",
+    "    inc rsi",
+    "    cmp dil, 0x0f",
+    "    jne 10b",
+    "    cmp edx, 7",
+    "    sbb rax, 5",
+    "    mov ecx, 6",
+    "11: add rax, 1",
+    "    loop 11b",
+    "    syscall",
+    // All kinds of accesses; rdi is the data, 4 KiB, in whose midst it points.
+    "piece memory",
+    "    mov [rdi], eax",
+    "    mov rbx, [rdi + 8]",
+    "    add qword ptr [rdi + 16], 1",
+    "    push rax",
+    "    push qword ptr [rdi + 24]",
+    "    pop qword ptr [rdi + 32]",
+    "    pop rax",
+    "    mov ecx, 3",
+    "    mov [rdi + rcx*8 + 40], cl",
+    "    movups xmm0, [rdi + 61]",
+    "    movups [rdi + 77], xmm0",
+    "    vmovdqu ymm1, [rdi + 100]",
+    "    vmovdqu [rdi + 127], ymm1",
+    "    call 12f",
+    "    lea rsi, [rdi + 512]",
+    "    push rdi",
+    "    mov ecx, 9",
+    "    rep movsw",
+    "    mov ecx, 7",
+    "    std",
+    "    rep stosd",
+    "    cld",
+    "    pop rdi",
+    "    push rdi",
+    "    movsq",
+    "    stosb",
+    "    mov ecx, -1",
+    "    repne scasb",
+    "    pop rdi",
+    "    mov edx, 8 * 300 + 3",
+    "    bts [rdi], rdx",
+    "    mov rdx, -77",
+    "    btr [rdi], rdx",
+    "    bt dword ptr [rdi + 4], 9",
+    "    mov ebx, 16",
+    "    lock xadd [rdi + 700], rbx",
+    "    cmpxchg [rdi + 708], rbx",
+    "    cmpxchg16b [rdi + 720]",
+    "    push rbp",
+    "    mov rbp, rsp",
+    "    enter 16, 0",
+    "    leave",
+    "    enter 32, 3",
+    "    leave",
+    "    leave",
+    "    lea rbx, [rdi + 800]",
+    "    mov eax, 5",
+    "    xlatb",
+    "    vpcmpeqd ymm2, ymm2, ymm2",
+    "    vpxor xmm3, xmm3, xmm3",
+    "    vpsrldq ymm2, ymm2, 8",
+    "    vpslld xmm2, xmm2, 3",
+    "    vmovdqa ymm4, ymm2",
+    "    vpgatherdd ymm5, [rdi + ymm3*4 + 900], ymm4",
+    "    vpmaskmovd [rdi + 950], ymm2, ymm1",
+    "    vmaskmovps ymm6, ymm2, [rdi + 1000]",
+    "    maskmovdqu xmm1, xmm2",
+    "    mov rdx, fs:[0]",
+    "    xor ecx, ecx",
+    "    mov rdx, fs:[rcx]",
+    "    pushfq",
+    "    popfq",
+    "    fnstcw [rdi + 1040]",
+    "    fldcw [rdi + 1040]",
+    "    fxrstor [rdi + 1104]",
+    "    nop dword ptr [rdi + 8]",
+    "    prefetcht0 [rdi + 8]",
+    "    lea rdx, [rdi + 16]",
+    "    cmp [rdi + 64], dl",
+    "    jne 13f",
+    "    mov byte ptr [rdi], 1",
+    "13: mov byte ptr [rip + piece_memory + 0x2000], 0x90",
+    "    mov al, [rip + piece_memory]",
+    "    jmp 14f",
+    "14:",
+    "    syscall",
+    "12: mov [rdi + 200], rsp",
+    "    ret",
+    // Writes in a loop, as fast as they come.
+    "piece writes",
+    "15: mov [rdi + rcx], eax",
+    "    dec rcx",
+    "    jnz 15b",
+    "    syscall",
     "piece end",
 );
 
@@ -55,7 +166,17 @@ unsafe extern "C" {
     fn piece_sum();
     fn piece_carry();
     fn piece_indirect();
+    fn piece_loops();
+    fn piece_memory();
+    fn piece_writes();
     fn piece_end();
+}
+
+/// What the code of a machine is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Body {
+    Mutable,
+    Image,
 }
 
 struct Machine {
@@ -67,8 +188,14 @@ struct Machine {
 }
 
 impl Machine {
+    fn run_all(test: impl Fn(&mut Machine)) {
+        for body in [Body::Mutable, Body::Image] {
+            Machine::with(body, &test);
+        }
+    }
+
     /// Tests share one address space, so only one machine may exist at a time.
-    fn run_all(test: impl FnOnce(&mut Machine)) {
+    fn with(body: Body, test: impl FnOnce(&mut Machine)) {
         static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
         let _one = ONE.lock();
         let gs = GsBlock::map().expect("one machine at a time");
@@ -80,6 +207,7 @@ impl Machine {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_32BIT;
         let base = memory.mmap(0, 0x4000, 7, flags, -1, 0).unwrap();
         let len = piece_end as *const () as usize - piece_sum as *const () as usize;
+        assert!(len < 0x1000);
         // SAFETY: the pieces are this test's own code; the mapping was just made.
         unsafe {
             std::ptr::copy_nonoverlapping(
@@ -87,6 +215,16 @@ impl Machine {
                 base as *mut u8,
                 len,
             );
+        }
+        if body == Body::Image {
+            // SAFETY: a new file in memory.
+            let fd = unsafe { libc::memfd_create(c"image".as_ptr(), 0) };
+            // SAFETY: writes from the mapping made above.
+            assert_eq!(unsafe { libc::write(fd, base as *const _, 0x1000) }, 0x1000);
+            let flags = libc::MAP_PRIVATE | libc::MAP_FIXED;
+            memory.mmap(base, 0x1000, 5, flags, fd, 0).unwrap();
+            // SAFETY: the mapping stays.
+            unsafe { libc::close(fd) };
         }
         let code = CodeCache::new(&Options::default(), None, SharedAtlas::default()).unwrap();
         let mut machine = Machine {
@@ -97,6 +235,7 @@ impl Machine {
             base,
         };
         test(&mut machine);
+        machine.code.unmap();
         let range = crate::layout::PRIVATE_CODE;
         // SAFETY: unmaps what `CodeCache::new` mapped; nothing uses it any more.
         unsafe {
@@ -178,6 +317,8 @@ impl Machine {
         }
     }
 }
+
+mod instruments;
 
 #[test]
 fn pieces_compute_the_same_at_any_budget() {

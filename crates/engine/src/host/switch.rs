@@ -7,7 +7,10 @@
 use std::arch::{asm, global_asm};
 use std::mem::offset_of;
 
-use crate::context::{EXIT_ROUTINES, Exit, GsBlock, Regs, Xsave};
+use crate::context::{
+    CHECKED_BACK, CHECKED_END, CHECKED_FLAGS, CHECKED_LEN, CHECKED_LIST, CHECKED_PC, EXIT_ARG,
+    EXIT_ROUTINES, Exit, GsBlock, Regs, Xsave,
+};
 
 const REGS: usize = offset_of!(GsBlock, regs);
 
@@ -15,7 +18,8 @@ global_asm!(
     // rdi is unused: everything is reached through gs.
     ".global clew_switch_enter, clew_exit_link, clew_exit_indirect, clew_exit_budget",
     ".global clew_exit_budget_rcx, clew_exit_syscall, clew_exit_emulate, clew_exit_stale",
-    ".global clew_exit_fault, clew_exit_step",
+    ".global clew_exit_fault, clew_exit_step, clew_exit_break, clew_exit_watch",
+    ".global clew_check, clew_check_string",
     "clew_switch_enter:",
     "push rbp", "push rbx", "push r12", "push r13", "push r14", "push r15",
     "mov gs:[{engine_rsp}], rsp",
@@ -61,6 +65,78 @@ global_asm!(
     "clew_exit_stale:", "mov dword ptr gs:[{exit_kind}], 5", "jmp 5f",
     "clew_exit_fault:", "mov dword ptr gs:[{exit_kind}], 6", "jmp 5f",
     "clew_exit_step:", "mov dword ptr gs:[{exit_kind}], 7", "jmp 5f",
+    "clew_exit_break:", "mov dword ptr gs:[{exit_kind}], 9", "jmp 5f",
+    "clew_exit_watch:", "mov dword ptr gs:[{exit_kind}], 10", "jmp 5f",
+    // Does an access touch what is watched? rcx is its address, the guest's own rcx is spilled. Flags
+    // are kept in registers: the stack is the guest's.
+    "clew_check_string:",
+    "mov gs:[{spill} + 8], rax", "mov gs:[{spill} + 16], rdx", "mov gs:[{spill} + 24], rbx",
+    "lahf", "seto al",
+    "mov gs:[{checked_flags}], rax",
+    // As many bytes on either side as it can touch at all, more than the address space has at most.
+    "mov rax, 0x100000000000",
+    "mov rdx, gs:[{spill}]",
+    "cmp rdx, rax",
+    "cmova rdx, rax",
+    "imul rdx, gs:[{checked_len}]",
+    "lea rax, [rcx + rdx + 8]",
+    "mov gs:[{checked_end}], rax",
+    "mov rax, rcx",
+    "sub rcx, rdx",
+    // From 0 on, if it were below.
+    "cmp rcx, rax",
+    "mov eax, 0",
+    "cmova rcx, rax",
+    "jmp 3f",
+    ".p2align 4",
+    "clew_check:",
+    "mov gs:[{spill} + 8], rax", "mov gs:[{spill} + 16], rdx", "mov gs:[{spill} + 24], rbx",
+    "lahf", "seto al",
+    "mov gs:[{checked_flags}], rax",
+    "mov rax, gs:[{checked_len}]",
+    "add rax, rcx",
+    "mov gs:[{checked_end}], rax",
+    "3:",
+    "mov rax, gs:[{checked_list}]",
+    "shl rax, 4",
+    "mov rdx, gs:[rax + {watched}]",
+    "mov rbx, gs:[rax + {watched} + 8]",
+    // The first range that ends behind the access's start.
+    "4:",
+    "test rbx, rbx",
+    "jz 6f",
+    "mov rax, rbx",
+    "shr rax, 1",
+    "shl rax, 4",
+    "cmp [rdx + rax + 8], rcx",
+    "ja 7f",
+    "lea rdx, [rdx + rax + 16]",
+    "shr rax, 4",
+    "not rax",
+    "add rbx, rax",
+    "jmp 4b",
+    "7:",
+    "shr rax, 4",
+    "mov rbx, rax",
+    "jmp 4b",
+    "6:",
+    "mov rcx, gs:[{checked_end}]",
+    "cmp [rdx], rcx",
+    "mov rax, gs:[{checked_flags}]",
+    "mov rdx, gs:[{spill} + 16]", "mov rbx, gs:[{spill} + 24]", "mov rcx, gs:[{spill}]",
+    "jb 8f",
+    "add al, 0x7f",
+    "sahf",
+    "mov rax, gs:[{spill} + 8]",
+    "jmp qword ptr gs:[{checked_back}]",
+    "8:",
+    "mov rcx, gs:[{checked_pc}]",
+    "mov gs:[{exit_arg}], rcx",
+    "mov rcx, gs:[{spill}]",
+    "add al, 0x7f",
+    "sahf",
+    "mov rax, gs:[{spill} + 8]",
+    "jmp clew_exit_watch",
     ".p2align 6",
     "5:",
     "mov gs:[{r} + 0], rax", "mov gs:[{r} + 8], rcx", "mov gs:[{r} + 16], rdx",
@@ -111,6 +187,14 @@ global_asm!(
     ymm = const offset_of!(GsBlock, ymm),
     resume = const offset_of!(GsBlock, resume),
     spill = const offset_of!(GsBlock, spill),
+    watched = const offset_of!(GsBlock, watched),
+    checked_len = const CHECKED_LEN,
+    checked_list = const CHECKED_LIST,
+    checked_back = const CHECKED_BACK,
+    checked_pc = const CHECKED_PC,
+    exit_arg = const EXIT_ARG,
+    checked_end = const CHECKED_END,
+    checked_flags = const CHECKED_FLAGS,
     r = const REGS,
     flags = const REGS + offset_of!(Regs, rflags),
     fs = const REGS + offset_of!(Regs, fs_base),
@@ -127,6 +211,10 @@ unsafe extern "C" {
     fn clew_exit_stale();
     fn clew_exit_fault();
     fn clew_exit_step();
+    fn clew_exit_break();
+    fn clew_exit_watch();
+    fn clew_check();
+    fn clew_check_string();
 }
 
 /// Runs translated code from `gs.resume` until it leaves the cache.
@@ -161,6 +249,10 @@ pub fn install(gs: &mut GsBlock) {
         clew_exit_fault,
         clew_exit_step,
         clew_exit_budget_rcx,
+        clew_exit_break,
+        clew_exit_watch,
+        clew_check,
+        clew_check_string,
     ];
     for (slot, routine) in gs.exits.iter_mut().zip(routines) {
         *slot = routine as *const () as u64;

@@ -17,6 +17,8 @@ struct Original {
     /// As it was when the file was mapped.
     path: Vec<u8>,
     copied: Copies,
+    /// In a replay, the name of the copy in the recording.
+    copy: Option<String>,
 }
 
 /// Whether mappings of a file show a copy that nobody changes.
@@ -33,8 +35,20 @@ impl Originals {
         let original = Original {
             path: path.to_vec(),
             copied,
+            copy: None,
         };
         self.files.insert(file, original);
+    }
+
+    /// Which of the recording's files the copy is.
+    pub(super) fn remember_copy(&mut self, file: &FileIdentity, name: &str) {
+        if let Some(original) = self.files.get_mut(file) {
+            original.copy = Some(name.to_owned());
+        }
+    }
+
+    pub(super) fn copy(&self, file: &FileIdentity) -> Option<&str> {
+        self.files.get(file)?.copy.as_deref()
     }
 
     /// Do mappings of the file show a copy?

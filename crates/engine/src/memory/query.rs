@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use super::Memory;
 use super::file::FileIdentity;
-use super::mapping::{Backing, Mapping, PAGE};
+use super::mapping::{Backing, Mapping, PAGE, page_down};
+use super::{Memory, govern, host};
+use crate::guest::access;
 use crate::layout;
 
 /// What an instruction fetch at some address finds.
@@ -100,6 +101,39 @@ impl Memory {
             shared: m.shared,
             image,
         })
+    }
+
+    /// In a replay: the path that the guest knew a mapped file by (empty if unknown), and the name of its
+    /// copy in the recording.
+    pub fn file_names(&self, file: &FileIdentity) -> (&[u8], Option<&str>) {
+        let path = self.originals.path(file).unwrap_or(b"");
+        (path, self.originals.copy(file))
+    }
+
+    /// The lowest address of the main stack that can be accessed in a replay.
+    pub fn stack_floor(&self) -> u64 {
+        self.stack_floor
+    }
+
+    /// Reads guest memory for somebody who looks from outside: also pages that the guest itself can't read,
+    /// or that are closed. All bytes are on one page; false if there are none.
+    pub fn show(&self, addr: u64, into: &mut [u8]) -> bool {
+        if access::read_bytes(addr, into).is_ok() {
+            return true;
+        }
+        let page = page_down(addr);
+        let Some(m) = self.map.get(addr) else {
+            return false;
+        };
+        if host::mprotect(page..page + PAGE, libc::PROT_READ).is_err() {
+            return false;
+        }
+        let read = access::read_bytes(addr, into).is_ok();
+        let writes = !self.is_code_protected(addr) as i32 * libc::PROT_WRITE;
+        let prot = host::real_prot(m.prot) & (libc::PROT_READ | writes);
+        let _ = host::mprotect(page..page + PAGE, prot);
+        govern::close_again(page..page + PAGE);
+        read
     }
 
     /// The path that the host shows for the file mapped at `addr`. Reads `/proc`.

@@ -37,7 +37,7 @@ impl Files {
 }
 
 /// Raises the limit on open files, if it is too low and may be raised.
-fn allow_descriptors(files: u64) {
+pub(super) fn allow_descriptors(files: u64) {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,

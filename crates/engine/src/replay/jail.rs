@@ -116,6 +116,25 @@ impl Filter {
         self.answer(KILL);
     }
 
+    /// Allowed if argument `n`, an int, is one of `count` from `first` on.
+    fn argument_between(&mut self, n: u32, first: u32, count: u32) {
+        let at_least = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
+        self.load_argument(n);
+        self.put(at_least, first, 1, 0);
+        self.answer(KILL);
+        self.put(at_least, first + count, 0, 1);
+        self.answer(KILL);
+        self.answer(ALLOW);
+    }
+
+    /// Allowed if all of argument `n` is this.
+    fn argument_is(&mut self, n: u32, value: u32) {
+        self.load_high(n);
+        self.equal(0, 1, 0);
+        self.answer(KILL);
+        self.argument_in(n, &[value]);
+    }
+
     /// Executable memory is the code cache only.
     fn protection(&mut self) {
         const EXEC: u32 = libc::PROT_EXEC as u32;
@@ -136,7 +155,19 @@ impl Filter {
     }
 }
 
-fn filter(report: RawFd, forks: bool) -> Vec<libc::sock_filter> {
+/// What a locked process is for.
+#[derive(Clone, Copy)]
+enum Purpose {
+    /// Replays and reports; may it fork?
+    Replay { report: RawFd, forks: bool },
+    /// Serves on one of the channels, by its first descriptor and their number, and forks more of its kind.
+    Worker { first: RawFd, count: u32 },
+}
+
+/// What a worker's forks are made with: its parent's children, like itself.
+const FORK_FLAGS: u32 = (libc::CLONE_PARENT | libc::SIGCHLD) as u32;
+
+fn filter(purpose: Purpose) -> Vec<libc::sock_filter> {
     let mut filter = Filter::default();
     filter.load(4);
     filter.equal(AUDIT_ARCH_X86_64, 1, 0);
@@ -148,8 +179,25 @@ fn filter(report: RawFd, forks: bool) -> Vec<libc::sock_filter> {
     for &nr in REFUSED {
         filter.call(nr, REFUSE);
     }
-    if forks {
-        filter.call(libc::SYS_fork, ALLOW);
+    match purpose {
+        Purpose::Replay { report, forks } => {
+            if forks {
+                filter.call(libc::SYS_fork, ALLOW);
+            }
+            filter.call_with(libc::SYS_sendto, |rules| {
+                rules.argument_in(0, &[report as u32]);
+            });
+        }
+        Purpose::Worker { first, count } => {
+            for nr in [libc::SYS_recvfrom, libc::SYS_sendto] {
+                filter.call_with(nr, |rules| rules.argument_between(0, first as u32, count));
+            }
+            filter.call_with(libc::SYS_clone, |rules| rules.argument_is(0, FORK_FLAGS));
+            filter.call_with(libc::SYS_prctl, |rules| {
+                rules.argument_in(0, &[libc::PR_SET_PDEATHSIG as u32]);
+            });
+            filter.call(libc::SYS_getppid, ALLOW);
+        }
     }
     for nr in [libc::SYS_mmap, libc::SYS_mprotect] {
         filter.call_with(nr, Filter::protection);
@@ -157,9 +205,6 @@ fn filter(report: RawFd, forks: bool) -> Vec<libc::sock_filter> {
     for nr in [libc::SYS_write, libc::SYS_writev] {
         filter.call_with(nr, |rules| rules.argument_in(0, &[STDERR]));
     }
-    filter.call_with(libc::SYS_sendto, |rules| {
-        rules.argument_in(0, &[report as u32]);
-    });
     // Not the commands that make descriptors send signals.
     let commands = [
         libc::F_DUPFD_CLOEXEC,
@@ -219,7 +264,17 @@ pub fn undress(inherited: &[RawFd], words: RawFd) -> io::Result<()> {
 
 /// From here on this process, and what it forks, can do no harm. `forks`: it may fork.
 pub fn lock(report: RawFd, forks: bool) -> io::Result<()> {
-    let mut program = filter(report, forks);
+    install(Purpose::Replay { report, forks })
+}
+
+/// The same for one that is commanded over one of `count` descriptors from `first` on.
+pub fn lock_worker(first: RawFd, count: usize) -> io::Result<()> {
+    let count = count as u32;
+    install(Purpose::Worker { first, count })
+}
+
+fn install(purpose: Purpose) -> io::Result<()> {
+    let mut program = filter(purpose);
     let filter = libc::sock_fprog {
         len: program.len() as u16,
         filter: program.as_mut_ptr(),

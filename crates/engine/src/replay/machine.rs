@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use clew_recording::event::{
-    Call, Cause, Effect, End, Event, Instruction, Place, REGISTERS, Start, ThreadId,
+    Call, Cause, Effect, End, Event, Instruction, Origin, Place, REGISTERS, Start, ThreadId,
 };
 use clew_recording::maps::Change;
 
@@ -23,7 +23,7 @@ use crate::stats::Stats;
 /// More single steps than any recorder makes.
 const MOST_STEPS: u32 = 1 << 12;
 /// More ticks than any stretch between two events.
-const PLENTY: i64 = i64::MAX / 4;
+pub(super) const PLENTY: i64 = i64::MAX / 4;
 
 /// A guest thread.
 #[derive(Clone)]
@@ -33,8 +33,10 @@ pub struct Thread {
     pub regs: Regs,
     pub xsave: Xsave,
     pub ticks: u64,
+    /// As far as it gave itself one, or had it from its maker.
+    pub name: Vec<u8>,
     /// The call that it waits in.
-    waits: Option<Call>,
+    pub waits: Option<Call>,
 }
 
 /// Why a replay can't go on: the guest did something else than when it was recorded.
@@ -68,12 +70,20 @@ pub struct Machine {
     pub threads: BTreeMap<ThreadId, Thread>,
     pub current: ThreadId,
     /// The current thread has come to this and waits for its event.
-    standing: Option<Exit>,
+    pub(super) standing: Option<Exit>,
     /// What `ticks_left` was set to, to tell what was used.
     budget: i64,
+    /// Ticks of the current thread since the last event, without what was used of `budget`.
+    since: i64,
+    /// Ticks of all threads, likewise.
+    total: u64,
+    /// Single instructions since the tick from which the next event's are counted.
+    pub(super) stepped: u32,
     open_file: OpenFile,
-    /// The next event is behind a quiet instruction: the one after so many at the same tick.
-    stop_at_quiet: Option<u32>,
+    /// Quiet instructions that were passed since the last event or tick: at which, how many.
+    passed: (u64, u32),
+    /// The next event is behind the quiet instruction with that tick and number.
+    pub(super) stop_at_quiet: Option<(u64, u32)>,
     /// The event whose effects are being applied made a thread: they are for its registers.
     new_thread: Option<ThreadId>,
     pub start: Option<Start>,
@@ -106,7 +116,11 @@ impl Machine {
             current: 0,
             standing: None,
             budget: 0,
+            since: 0,
+            total: 0,
+            stepped: 0,
             open_file,
+            passed: (0, 0),
             stop_at_quiet: None,
             new_thread: None,
             start: None,
@@ -126,7 +140,18 @@ impl Machine {
             + used
     }
 
-    fn diverged<T>(
+    /// Ticks of the current thread since the last event.
+    #[inline]
+    pub fn since(&self) -> u64 {
+        (self.since + self.budget - self.gs.ticks_left) as u64
+    }
+
+    /// Ticks of all threads since the start of the stream.
+    pub fn all_ticks(&self) -> u64 {
+        self.total + (self.budget - self.gs.ticks_left) as u64
+    }
+
+    pub(super) fn diverged<T>(
         &self,
         expected: impl Into<String>,
         found: impl Into<String>,
@@ -141,11 +166,13 @@ impl Machine {
     }
 
     /// Books the ticks used and allows `budget` more.
-    fn set_budget(&mut self, budget: i64) {
+    pub(super) fn set_budget(&mut self, budget: i64) {
         let used = (self.budget - self.gs.ticks_left) as u64;
         if let Some(thread) = self.threads.get_mut(&self.current) {
             thread.ticks += used;
         }
+        self.since += used as i64;
+        self.total += used;
         self.budget = budget;
         self.gs.ticks_left = budget;
         self.gs.kicked = 0;
@@ -153,16 +180,28 @@ impl Machine {
 
     /// Runs the current thread until it leaves the cache for something that is an event.
     fn enter(&mut self) -> Exit {
+        self.enter_with(false)
+    }
+
+    /// The same; with `past`, the instruments of the first instruction don't count.
+    pub(super) fn enter_with(&mut self, mut past: bool) -> Exit {
         loop {
             if self.gs.regs.rflags & TRAP_FLAG != 0 {
                 return self.step_trapping();
             }
-            let exit = self.code.enter(self.gs, &mut self.memory, &mut self.stats);
+            let (gs, memory) = (&mut *self.gs, &mut self.memory);
+            let exit = match std::mem::take(&mut past) {
+                true => self.code.enter_past(gs, memory, &mut self.stats),
+                false => self.code.enter(gs, memory, &mut self.stats),
+            };
             match exit {
                 Exit::Fault if self.write_to_code() => {
                     let exit = self.step();
                     if !is_inner(exit) {
                         return exit;
+                    }
+                    if self.gs.ticks_left == 0 {
+                        return Exit::Budget;
                     }
                 }
                 Exit::Attention => self.gs.attention = 0,
@@ -174,16 +213,17 @@ impl Machine {
 
     /// The current thread stands before an instruction that the engine answers: if it is one without
     /// an event, carries it out.
-    fn passes(&mut self) -> bool {
-        if let Some(before) = &mut self.stop_at_quiet
-            && self.gs.ticks_left == 1
-        {
-            match before.checked_sub(1) {
-                None => return false,
-                Some(left) => *before = left,
-            }
+    pub(super) fn passes(&mut self) -> bool {
+        let now = self.since();
+        if self.passed.0 != now {
+            self.passed = (now, 0);
         }
-        emulate::quiet(&mut self.gs.regs)
+        if self.stop_at_quiet == Some(self.passed) {
+            return false;
+        }
+        let passes = emulate::quiet(&mut self.gs.regs);
+        self.passed.1 += passes as u32;
+        passes
     }
 
     fn step(&mut self) -> Exit {
@@ -217,23 +257,30 @@ impl Machine {
         true
     }
 
-    /// Brings the current thread to the next thing that it does by itself, `ticks` from here, which
-    /// must be one of `kinds`.
-    fn arrive(
+    /// So many ticks from the last event are to go, as a budget.
+    pub(super) fn left_of(&self, ticks: u64) -> Result<i64, Divergence> {
+        let left = i64::try_from(ticks).ok().filter(|&t| t < PLENTY);
+        match left.and_then(|t| t.checked_sub_unsigned(self.since())) {
+            Some(left) if left >= 0 => Ok(left),
+            _ => self.diverged(format!("an event after {ticks} ticks"), "more ticks"),
+        }
+    }
+
+    /// Brings the current thread to the next thing that it does by itself, `ticks` after the last event,
+    /// which must be one of `kinds`.
+    pub(super) fn arrive(
         &mut self,
         ticks: u64,
         kinds: &[Exit],
         what: &dyn Fn() -> String,
     ) -> Result<Exit, Divergence> {
         if let Some(standing) = self.standing.take() {
-            if ticks == 0 && kinds.contains(&standing) {
+            if ticks == self.since() && kinds.contains(&standing) {
                 return Ok(standing);
             }
             return self.diverged(what(), format!("{standing:?}, where it stood already"));
         }
-        let Some(budget) = i64::try_from(ticks).ok().filter(|&t| t < PLENTY) else {
-            return self.diverged("a number of ticks", format!("{ticks}"));
-        };
+        let budget = self.left_of(ticks)?;
         // One more than that: reaching it means that the event was missed.
         self.set_budget(budget + 1);
         let exit = self.enter();
@@ -242,7 +289,7 @@ impl Machine {
             return self.diverged(what(), self.describe(exit));
         }
         if self.gs.ticks_left != 1 {
-            let found = budget + 1 - self.gs.ticks_left;
+            let found = self.since();
             return self.diverged(
                 format!("{} after {ticks} ticks", what()),
                 format!("it after {found}"),
@@ -256,42 +303,64 @@ impl Machine {
         if place.ticks == 0 && place.steps == 0 {
             return Ok(());
         }
-        if place.steps > MOST_STEPS {
-            return self.diverged("a number of instructions", format!("{}", place.steps));
-        }
         if let Some(standing) = self.standing.take() {
             return self.diverged(what(), format!("{standing:?}"));
         }
-        if place.ticks != 0 {
-            let Some(budget) = i64::try_from(place.ticks).ok().filter(|&t| t < PLENTY) else {
-                return self.diverged("a number of ticks", format!("{}", place.ticks));
-            };
-            self.set_budget(budget);
-            let exit = self.enter();
-            self.no_value_missing()?;
-            if exit != Exit::Budget {
-                return self.diverged(
-                    format!("{} in {} ticks", what(), place.ticks),
-                    self.describe(exit),
-                );
-            }
+        if self.since() < place.ticks {
+            self.run_ticks(place.ticks, what)?;
         }
         self.set_budget(PLENTY);
-        for done in 0..place.steps {
-            let exit = if self.gs.regs.rflags & TRAP_FLAG != 0 {
-                self.step_trapping()
-            } else {
-                self.step_over_code_writes()
-            };
-            if !is_inner(exit) {
-                return self.diverged(
-                    format!("{} after {} instructions", what(), place.steps),
-                    format!("{} after {done}", self.describe(exit)),
-                );
-            }
+        while self.stepped < place.steps {
+            self.step_to(place, what)?;
         }
         self.set_budget(PLENTY);
         Ok(())
+    }
+
+    /// Runs the current thread to exactly so many ticks after the last event.
+    pub(super) fn run_ticks(&mut self, ticks: u64, what: &dyn Fn() -> String) -> Checked {
+        let budget = self.left_of(ticks)?;
+        if budget == 0 {
+            return Ok(());
+        }
+        self.set_budget(budget);
+        let exit = loop {
+            match self.enter() {
+                // With the trap flag set, one instruction.
+                exit if is_inner(exit) && exit != Exit::Budget => {}
+                exit => break exit,
+            }
+        };
+        self.no_value_missing()?;
+        if exit != Exit::Budget {
+            return self.diverged(format!("{} in {ticks} ticks", what()), self.describe(exit));
+        }
+        Ok(())
+    }
+
+    /// One of the instructions between the tick and the place.
+    pub(super) fn step_to(&mut self, place: Place, what: &dyn Fn() -> String) -> Checked {
+        if place.steps > MOST_STEPS {
+            return self.diverged("a number of instructions", format!("{}", place.steps));
+        }
+        let exit = self.step_single();
+        if !is_inner(exit) {
+            return self.diverged(
+                format!("{} after {} instructions", what(), place.steps),
+                format!("{} after {}", self.describe(exit), self.stepped),
+            );
+        }
+        self.stepped += 1;
+        Ok(())
+    }
+
+    /// One instruction, with more ticks in the budget than it can take.
+    pub(super) fn step_single(&mut self) -> Exit {
+        if self.gs.regs.rflags & TRAP_FLAG != 0 {
+            self.step_trapping()
+        } else {
+            self.step_over_code_writes()
+        }
     }
 
     fn step_over_code_writes(&mut self) -> Exit {
@@ -304,7 +373,7 @@ impl Machine {
         }
     }
 
-    fn no_value_missing(&self) -> Checked {
+    pub(super) fn no_value_missing(&self) -> Checked {
         if self.gs.values.missing != 0 {
             return self.diverged("no more time calls", "a time call");
         }
@@ -321,7 +390,7 @@ impl Machine {
         Ok(())
     }
 
-    fn describe(&self, exit: Exit) -> String {
+    pub(super) fn describe(&self, exit: Exit) -> String {
         let gpr = &self.gs.regs.gpr;
         match exit {
             Exit::Syscall => {
@@ -341,6 +410,17 @@ impl Machine {
     /// Runs to the event, compares, and does what it says itself; its effects follow.
     pub fn event(&mut self, event: &Event) -> Checked {
         self.new_thread = None;
+        self.replay(event)?;
+        if !matches!(event, Event::Values(_) | Event::Time(_) | Event::Note(_)) {
+            // Ticks are counted from here.
+            self.since = self.gs.ticks_left - self.budget;
+            self.stepped = 0;
+            self.passed = (0, 0);
+        }
+        Ok(())
+    }
+
+    fn replay(&mut self, event: &Event) -> Checked {
         match event {
             Event::Exited { .. } | Event::Killed { .. } => self.ended = true,
             Event::Check { .. } | Event::Time(_) | Event::Note(_) => {}
@@ -349,16 +429,23 @@ impl Machine {
         match event {
             Event::Started(start) => {
                 self.start = Some(start.clone());
+                let number = self.current;
+                // A forked child is called like its parent.
+                let name = match (self.threads.get(&number), start.origin) {
+                    (Some(thread), Origin::Fork { .. }) => thread.name.clone(),
+                    _ => name_of(&start.exe),
+                };
                 let only = Thread {
                     tid: start.tid,
                     regs: Regs::default(),
                     xsave: Xsave::default(),
                     ticks: self.ticks(),
+                    name,
                     waits: None,
                 };
-                let number = self.current;
                 self.threads.clear();
                 self.set_budget(0);
+                self.total = 0;
                 self.threads.insert(number, only);
                 self.standing = None;
             }
@@ -375,9 +462,7 @@ impl Machine {
                 }
             }
             Event::Instruction { ticks, what } => {
-                if let Instruction::Quiet { passed } = what {
-                    self.stop_at_quiet = Some(*passed);
-                }
+                self.stop_at_quiet = quiet_stop(event);
                 let arrived = self.arrive(*ticks, &[Exit::Emulate], &|| format!("{what:?}"));
                 self.stop_at_quiet = None;
                 arrived?;
@@ -406,11 +491,13 @@ impl Machine {
             Event::NewThread { thread, tid } => {
                 let mut xsave = Xsave::default();
                 switch::save_extended(self.gs, &mut xsave);
+                let maker = self.threads.get(&self.current);
                 let new = Thread {
                     tid: *tid,
                     regs: self.gs.regs,
                     xsave,
                     ticks: 0,
+                    name: maker.map_or_else(Vec::new, |maker| maker.name.clone()),
                     waits: None,
                 };
                 self.threads.insert(*thread, new);
@@ -520,6 +607,9 @@ impl Machine {
                 format!("{args:x?}"),
             );
         }
+        if call.nr == libc::SYS_prctl as u32 && call.args[0] == libc::PR_SET_NAME as u64 {
+            self.named(call.args[1]);
+        }
         match call.end {
             End::Returned(value) => self.gs.regs.gpr[RAX] = value as u64,
             End::Restarted => self.gs.regs.rip = self.gs.regs.rip.wrapping_sub(2),
@@ -531,6 +621,15 @@ impl Machine {
             End::Replaced => {}
         }
         Ok(())
+    }
+
+    /// The current thread gives itself a name.
+    fn named(&mut self, addr: u64) {
+        if let Ok(name) = access::read_cstr(addr, LONGEST_NAME)
+            && let Some(thread) = self.threads.get_mut(&self.current)
+        {
+            thread.name = name;
+        }
     }
 
     fn switch(&mut self, to: ThreadId) -> Checked {
@@ -596,7 +695,7 @@ impl Machine {
     }
 
     /// Writes to guest memory as the kernel did: pages with translated code too.
-    fn write(&mut self, addr: u64, bytes: &[u8]) -> Result<(), access::Fault> {
+    pub(super) fn write(&mut self, addr: u64, bytes: &[u8]) -> Result<(), access::Fault> {
         if access::write_bytes(addr, bytes).is_ok() {
             return Ok(());
         }
@@ -635,9 +734,21 @@ impl Machine {
 
     /// In a forked replay of a child: only the current thread is there.
     pub fn become_child(&mut self, shared: Copies) -> Checked {
+        self.become_forked()?;
+        self.have_own_memory(shared)
+    }
+
+    /// From here on this is the child that its parent's stream has just made. The recorded parent goes on
+    /// elsewhere, or isn't wanted.
+    pub fn become_forked(&mut self) -> Checked {
         let current = self.current;
         self.threads.retain(|&number, _| number == current);
         self.standing = None;
+        Ok(())
+    }
+
+    /// In a fork of this process: what [`Machine::before_fork`] made is its shared memory.
+    pub fn have_own_memory(&mut self, shared: Copies) -> Checked {
         match self.memory.unshare(shared) {
             Ok(()) => Ok(()),
             Err(error) => self.diverged("memory of its own", error.to_string()),
@@ -651,6 +762,26 @@ impl Machine {
     }
 }
 
+/// The kernel keeps so much of a thread's name.
+const LONGEST_NAME: usize = 15;
+
+/// What exec calls a process.
+fn name_of(exe: &[u8]) -> Vec<u8> {
+    let name = exe.rsplit(|&b| b == b'/').next().unwrap_or(exe);
+    name[..name.len().min(LONGEST_NAME)].to_vec()
+}
+
+/// At which tick and after how many others the quiet instruction is that the event is about.
+pub(super) fn quiet_stop(event: &Event) -> Option<(u64, u32)> {
+    match event {
+        Event::Instruction {
+            ticks,
+            what: Instruction::Quiet { passed },
+        } => Some((*ticks, *passed)),
+        _ => None,
+    }
+}
+
 /// The first of the two segment bases among the registers of an effect.
 const FS_BASE: usize = 18;
 
@@ -660,7 +791,7 @@ fn canonical(addr: u64) -> bool {
 }
 
 /// Exits that are no event: translated code went on elsewhere.
-fn is_inner(exit: Exit) -> bool {
+pub(super) fn is_inner(exit: Exit) -> bool {
     matches!(
         exit,
         Exit::Step | Exit::Link | Exit::Indirect | Exit::Budget | Exit::Stale

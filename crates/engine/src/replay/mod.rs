@@ -5,6 +5,8 @@
 //! code runs up to the next event, what it does there is compared with what is written, and the
 //! event's effects are applied.
 
+pub mod agent;
+mod approach;
 pub mod arguments;
 pub mod files;
 pub mod jail;

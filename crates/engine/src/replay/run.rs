@@ -7,11 +7,13 @@ use clew_recording::event::{Call, Event, Output, Record, StreamId};
 use clew_recording::reader::{Recording, StreamReader};
 
 use super::arguments;
+use super::files::Files;
 use super::machine::{Divergence, Machine};
 use super::report::Message;
 use super::tree::{End, Ending, Wanted};
 use crate::cache::CodeCache;
 use crate::cache::atlas::Atlas;
+use crate::cache::store::Store;
 use crate::kernel::stop;
 use crate::memory::Memory;
 use crate::program::Options;
@@ -43,6 +45,23 @@ pub struct Replay<'a> {
     children: usize,
 }
 
+/// Makes this process one that replays: it has a guest's memory, none so far, and code.
+pub(super) fn new_machine(
+    store: Option<&Store>,
+    files: &Files,
+    options: &Options,
+) -> Result<Machine, String> {
+    let atlas = Atlas::copy_of(store);
+    let memory = Memory::new(Box::new(atlas.clone()));
+    let gs = start::new_gs_block();
+    let code = CodeCache::new(options, store.cloned(), atlas).map_err(|e| e.to_string())?;
+    let files = files.clone();
+    let open = Box::new(move |name: &str| files.get(name));
+    let machine = Machine::new(gs, memory, code, open);
+    start::install_handlers(machine.gs);
+    Ok(machine)
+}
+
 /// What is left of an event once it was replayed.
 enum After {
     Nothing,
@@ -61,17 +80,9 @@ impl<'a> Replay<'a> {
         options: &Options,
         report: RawFd,
     ) -> Result<Replay<'a>, String> {
-        let atlas = Atlas::copy_of(wanted.store.as_ref());
-        let store = wanted.store.clone();
-        let memory = Memory::new(Box::new(atlas.clone()));
-        let gs = start::new_gs_block();
-        let code = CodeCache::new(options, store, atlas).map_err(|e| e.to_string())?;
-        let files = wanted.files.clone();
-        let open = Box::new(move |name: &str| files.get(name));
-        let mut machine = Machine::new(gs, memory, code, open);
+        let mut machine = new_machine(wanted.store.as_ref(), &wanted.files, options)?;
         machine.show_pages = options.pages;
         machine.verify = wanted.verify;
-        start::install_handlers(machine.gs);
         let reader = recording.stream(stream).map_err(|e| e.to_string())?;
         Ok(Replay {
             machine,

@@ -178,7 +178,7 @@ fn plan(recording: &Recording, request: &Request) -> Result<(Vec<StreamId>, Want
 }
 
 /// Saved translations are used, never made: a recording may come from a stranger.
-fn open_store(options: &Options) -> Option<Store> {
+pub(super) fn open_store(options: &Options) -> Option<Store> {
     let dir = options.cache_dir.as_deref()?;
     Store::existing(dir).ok()??.open_all().ok()
 }
@@ -487,7 +487,7 @@ enum Taken {
     Over,
 }
 
-fn socket_pair() -> io::Result<(RawFd, RawFd)> {
+pub(super) fn socket_pair() -> io::Result<(RawFd, RawFd)> {
     let mut pair = [0i32; 2];
     // SAFETY: the kernel writes two descriptors.
     let made = unsafe {

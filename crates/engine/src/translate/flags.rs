@@ -14,6 +14,21 @@ pub const ALL: u32 = DEC | RflagsBits::CF;
 
 const LOOKAHEAD: usize = 24;
 
+/// The same flags, by their bits in the register.
+pub fn hardware(flags: u32) -> u32 {
+    [
+        (RflagsBits::CF, 1),
+        (RflagsBits::PF, 1 << 2),
+        (RflagsBits::AF, 1 << 4),
+        (RflagsBits::ZF, 1 << 6),
+        (RflagsBits::SF, 1 << 7),
+        (RflagsBits::OF, 1 << 11),
+    ]
+    .iter()
+    .filter(|(flag, _)| flags & flag != 0)
+    .fold(0, |bits, (_, bit)| bits | bit)
+}
+
 /// Which of `ALL` may still be read from `pc` on. `decode` gives the instruction at an address,
 /// or None where it can't be executed.
 pub fn live_at(pc: u64, mut decode: impl FnMut(u64) -> Option<Instruction>) -> u32 {

@@ -27,7 +27,7 @@ pub(super) struct Loop {
 
 impl Translation<'_> {
     /// The loop that the backward branch `close` closes, if it is of the right kind.
-    pub(super) fn tight_loop(&self, close: &Instruction) -> Option<Loop> {
+    pub(super) fn tight_loop(&mut self, close: &Instruction) -> Option<Loop> {
         let closes = match close.flow_control() {
             FlowControl::ConditionalBranch => close.is_jcc_short() || close.is_jcc_near(),
             FlowControl::UnconditionalBranch => true,
@@ -56,6 +56,10 @@ impl Translation<'_> {
         let mut known = body.iter().map(|(ins, _)| *ins).chain([*close]);
         let live = flags::live_at(head, |_| known.next());
         if live & flags::DEC != 0 {
+            return None;
+        }
+        let instructions: Vec<Instruction> = body.iter().map(|(ins, _)| *ins).collect();
+        if !self.may_be_tight(&instructions, head..close.next_ip()) {
             return None;
         }
         let counter = unused_register(body.iter().map(|(ins, _)| ins).chain([close]))?;

@@ -11,6 +11,7 @@
 //! deeper into the stack, so (ticks, pc, sp) names one instruction of a run.
 
 mod branches;
+pub mod checks;
 pub mod dump;
 pub mod emit;
 pub mod flags;
@@ -18,6 +19,7 @@ mod loops;
 mod rewrite;
 pub mod stubs;
 mod time;
+pub mod touches;
 
 use iced_x86::{
     Code, Decoder, DecoderOptions, EncodingKind, FlowControl, Instruction, Mnemonic, OpKind,
@@ -27,6 +29,7 @@ use iced_x86::{
 use crate::cache::region::{Lengths, Region, Run, Spilled, encode_lengths};
 use crate::context::Exit;
 use crate::vdso;
+use checks::Checks;
 use emit::{CC_Z, Emitter};
 
 /// Most instructions in a block: long blocks save jumps, too long ones waste translation on paths
@@ -47,6 +50,8 @@ pub struct Shape {
     /// Follow calls and jumps, use flag-spoiling ticks. Off, a block is as plain as can be: the
     /// bisecting switch tells whether an optimisation is at fault.
     pub optimise: bool,
+    /// Leave out all [`Checks`].
+    pub unchecked: bool,
 }
 
 /// What became of a request.
@@ -90,10 +95,20 @@ struct Translation<'a> {
     count: usize,
     /// Byte offset of the RIP-relative displacement in the instruction at hand.
     displacement: usize,
+    checks: &'a Checks,
+    finder: touches::Finder,
+    /// Where instructions with checks start, and where they go on behind their checks.
+    passed: Vec<(u32, u32)>,
 }
 
 /// Translates a block that starts at `pc`. None if there is no code at `pc`.
-pub fn translate(region: &mut Region, fetch: &dyn Fetch, pc: u64, shape: Shape) -> Option<Block> {
+pub fn translate(
+    region: &mut Region,
+    fetch: &dyn Fetch,
+    pc: u64,
+    shape: Shape,
+    checks: &Checks,
+) -> Option<Block> {
     decode(fetch, pc)?;
     let lengths_base = region.lengths_end();
     region.hot = region.hot.next_multiple_of(16);
@@ -109,12 +124,15 @@ pub fn translate(region: &mut Region, fetch: &dyn Fetch, pc: u64, shape: Shape) 
         loop_runs: Vec::new(),
         count: 0,
         displacement: 0,
+        checks,
+        finder: touches::Finder::default(),
+        passed: Vec::new(),
     };
     let entry = t.block(pc);
     Some(t.finish(entry))
 }
 
-fn live_flags(fetch: &dyn Fetch, start: u64) -> u32 {
+pub(crate) fn live_flags(fetch: &dyn Fetch, start: u64) -> u32 {
     flags::live_at(start, |pc| {
         if fetch.same_body(start, pc) {
             decode(fetch, pc)
@@ -212,6 +230,7 @@ impl Translation<'_> {
                 return None;
             };
             let before = self.code.bytes.len();
+            self.checks_before(&ins);
             if let Some(branch) = self.fusible(&ins, join) {
                 self.compare_and_branch(&ins, &branch);
                 self.count += 2;
@@ -415,7 +434,7 @@ impl Translation<'_> {
     /// Flags that code at `pc` may read. Code that may change tells nothing: what is dead there
     /// now may be live when this block is still in use.
     fn live_flags(&self, pc: u64) -> u32 {
-        if self.shape.optimise && !self.shape.mutable {
+        if self.shape.optimise && !self.shape.mutable && self.checks.is_none() {
             live_flags(self.fetch, pc)
         } else {
             flags::ALL
@@ -427,6 +446,7 @@ impl Translation<'_> {
         let region = self.region;
         region.place_hot(&self.code);
         region.add_lengths(&self.lengths);
+        region.add_passed(&self.passed);
         let enterable = !self.shape.mutable && self.shape.single.is_none();
         let mut guest = Vec::with_capacity(self.runs.len());
         for (number, run) in self

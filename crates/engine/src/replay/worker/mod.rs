@@ -4,5 +4,23 @@
 //! In: [`protocol::Command`]s on a channel. Out: [`protocol::Reply`]s. A *snapshot* is such a process
 //! that nobody moves: it is only told to fork. Who is where, and who is to go, is the business of
 //! the `timeline` crate, in a process of its own; these here are locked in like every replay.
+//!
+//! - [`spawn`]: the first worker of a stream
+//! - `serve`: commands and replies; forks
+//! - `travel`: going forward
+//! - `stops`, `search`: where to stop, and going forward until one comes
+//! - `excursion`, `answers`: leaving the recording
+//! - `show`: registers, memory, mappings, threads
 
+mod answers;
+mod channel;
+mod excursion;
 pub mod protocol;
+mod search;
+mod serve;
+mod show;
+pub mod spawn;
+mod stops;
+mod travel;
+
+pub use spawn::{Started, start};

@@ -76,7 +76,7 @@ pub enum Take {
 
 /// An instruction of a stream's life: found again by going to the tick, then stepping until pc and
 /// stack pointer are these (see the clock in ARCHITECTURE).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
     pub event: u64,
     pub ticks: u64,

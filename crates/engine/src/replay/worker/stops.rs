@@ -1,0 +1,339 @@
+//! Where a worker is to stop: what was asked for, made ready to be asked at every instruction.
+//!
+//! In: [`Stops`]. Out: instruments for translated code, and answers: does this breakpoint count, has what
+//! is watched changed, is this event wanted?
+
+use std::collections::HashMap;
+
+use clew_recording::event::{Event, ThreadId};
+
+use super::protocol::{Break, Calls, EventStop, Stops, Watch, WatchKind};
+use crate::cache::accesses::Access;
+use crate::cache::instruments::{Instruments, Watched};
+use crate::context::Regs;
+use crate::guest::access;
+use crate::memory::{Memory, PAGE};
+use crate::replay::agent::{Condition, Numbers, Subject, general_register};
+
+/// As gdb counts them with the usual description of amd64 Linux.
+const NUMBERS: Numbers = Numbers {
+    fs_base: 58,
+    gs_base: 59,
+};
+
+/// What was asked for.
+#[derive(Default)]
+pub struct Wanted {
+    breaks: HashMap<u64, Vec<Place>>,
+    pub watches: Vec<Watch>,
+    /// What is in the memory of each watch, where it can be read.
+    contents: Vec<Option<Vec<u8>>>,
+    events: super::protocol::Events,
+    instruments: Instruments,
+}
+
+/// A breakpoint at an address.
+struct Place {
+    thread: Option<ThreadId>,
+    conditions: Vec<Condition>,
+    /// One of them can't be evaluated: gdb would stop and say so.
+    always: bool,
+}
+
+struct Guest<'a>(&'a Regs);
+
+impl Subject for Guest<'_> {
+    fn register(&self, number: u16) -> Option<u64> {
+        general_register(self.0, NUMBERS, number)
+    }
+
+    fn read(&self, addr: u64, bytes: &mut [u8]) -> bool {
+        access::read_bytes(addr, bytes).is_ok()
+    }
+}
+
+impl Place {
+    fn new(from: &Break) -> Place {
+        let decoded = from.conditions.iter().map(|bytes| Condition::decode(bytes));
+        let (conditions, bad): (Vec<_>, Vec<_>) = decoded.partition(Result::is_ok);
+        Place {
+            thread: from.thread,
+            conditions: conditions.into_iter().flatten().collect(),
+            always: from.conditions.is_empty() || !bad.is_empty(),
+        }
+    }
+
+    fn counts(&self, thread: ThreadId, regs: &Regs) -> bool {
+        if self.thread.is_some_and(|wanted| wanted != thread) {
+            return false;
+        }
+        let holds = |condition: &Condition| condition.evaluate(&Guest(regs)) != Ok(0);
+        self.always || self.conditions.iter().any(holds)
+    }
+}
+
+/// Which watch saw something, at which address, and whether it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub watch: u32,
+    pub addr: u64,
+    pub read: bool,
+}
+
+impl Wanted {
+    pub fn new(stops: Stops) -> Wanted {
+        let mut breaks: HashMap<u64, Vec<Place>> = HashMap::new();
+        for at in &stops.breaks {
+            breaks.entry(at.addr).or_default().push(Place::new(at));
+        }
+        let watched = |watch: &Watch| Watched {
+            range: watch.addr..watch.addr.saturating_add(watch.len),
+            reads: watch.kind != WatchKind::Change,
+            writes: watch.kind != WatchKind::Read,
+        };
+        let instruments = Instruments {
+            breaks: breaks.keys().copied().collect(),
+            watches: stops.watches.iter().map(watched).collect(),
+            ..Instruments::default()
+        };
+        Wanted {
+            breaks,
+            contents: vec![None; stops.watches.len()],
+            watches: stops.watches,
+            events: stops.events,
+            instruments,
+        }
+    }
+
+    pub fn instruments(&self) -> Instruments {
+        self.instruments.clone()
+    }
+
+    pub fn any_watch(&self) -> bool {
+        !self.watches.is_empty()
+    }
+
+    /// Accesses are to be looked at, not only changes.
+    pub fn any_access(&self) -> bool {
+        let access = |watch: &Watch| watch.kind != WatchKind::Change;
+        self.watches.iter().any(access)
+    }
+
+    /// Whether a breakpoint counts for a thread that is about to execute the instruction it stands on.
+    pub fn breaks_at(&self, thread: ThreadId, regs: &Regs) -> bool {
+        let places = self.breaks.get(&regs.rip);
+        places.is_some_and(|places| places.iter().any(|place| place.counts(thread, regs)))
+    }
+
+    /// The watch that one of these accesses concerns; changes are found by comparing.
+    pub fn touched(&self, accesses: &[Access]) -> Option<Seen> {
+        let numbered = self.watches.iter().enumerate();
+        let mut wanted = numbered.filter(|(_, watch)| watch.kind != WatchKind::Change);
+        wanted.find_map(|(n, watch)| {
+            let range = watch.addr..watch.addr.saturating_add(watch.len);
+            let counts = |access: &&Access| {
+                access.touches(&range) && (access.read || watch.kind == WatchKind::Access)
+            };
+            let access = accesses.iter().find(counts)?;
+            Some(Seen {
+                watch: n as u32,
+                addr: access.addr.max(watch.addr),
+                read: access.read && !access.write,
+            })
+        })
+    }
+
+    /// The watch for accesses that the kernel's writing there concerns.
+    pub fn written(&self, addr: u64, len: u64) -> Option<Seen> {
+        let write = Access {
+            addr,
+            len,
+            read: false,
+            write: true,
+        };
+        self.touched(&[write])
+    }
+
+    /// From here on changes are counted.
+    pub fn remember(&mut self, memory: &Memory) {
+        for (watch, contents) in self.watches.iter().zip(&mut self.contents) {
+            if watch.kind == WatchKind::Change {
+                *contents = read(memory, watch);
+            }
+        }
+    }
+
+    /// What has changed since it was last asked.
+    pub fn changed(&mut self, memory: &Memory) -> Option<Seen> {
+        let mut seen = None;
+        let numbered = self.watches.iter().zip(&mut self.contents).enumerate();
+        for (n, (watch, contents)) in numbered.filter(|(_, (w, _))| w.kind == WatchKind::Change) {
+            if let Some(addr) = compare(memory, watch, contents) {
+                seen = seen.or(Some(Seen {
+                    watch: n as u32,
+                    addr,
+                    read: false,
+                }));
+            }
+        }
+        seen
+    }
+
+    /// Whether to stop before the event, where it is due.
+    pub fn before(&self, event: &Event) -> Option<EventStop> {
+        let wanted = &self.events;
+        let stop = match *event {
+            Event::Call(call) => wanted
+                .wants(call.nr)
+                .then_some(EventStop::CallIn { nr: call.nr }),
+            Event::Signal { signo, .. } | Event::Killed { signo, .. } => {
+                let bit = 1u64.checked_shl(signo.wrapping_sub(1) as u32).unwrap_or(0);
+                (wanted.signals & bit != 0).then_some(EventStop::Signal { signo })
+            }
+            Event::EndedThread { thread } => {
+                wanted.threads.then_some(EventStop::EndedThread { thread })
+            }
+            Event::Exec { .. } => wanted.exec.then_some(EventStop::Exec),
+            _ => None,
+        };
+        stop.or(wanted.all.then_some(EventStop::Other))
+    }
+
+    /// Whether to stop behind the event. `waited`: the call that has ended with it.
+    pub fn behind(&self, event: &Event, waited: Option<u32>) -> Option<EventStop> {
+        let wanted = &self.events;
+        match *event {
+            Event::Call(call) if !matches!(call.end, clew_recording::event::End::Waits) => wanted
+                .wants(call.nr)
+                .then_some(EventStop::CallOut { nr: call.nr }),
+            Event::Resumed { .. } => {
+                let nr = waited.filter(|&nr| wanted.wants(nr))?;
+                Some(EventStop::CallOut { nr })
+            }
+            Event::NewThread { thread, .. } => {
+                wanted.threads.then_some(EventStop::NewThread { thread })
+            }
+            Event::Forked { pid, .. } => wanted.forks.then_some(EventStop::Forked { pid }),
+            _ => None,
+        }
+    }
+}
+
+impl super::protocol::Events {
+    fn wants(&self, nr: u32) -> bool {
+        match &self.calls {
+            Calls::None => false,
+            Calls::All => true,
+            Calls::These(wanted) => wanted.contains(&nr),
+        }
+    }
+}
+
+/// Longer ones are compared as far as this.
+const LONGEST_WATCH: u64 = 1 << 20;
+
+fn read(memory: &Memory, watch: &Watch) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; watch.len.min(LONGEST_WATCH) as usize];
+    fill(memory, watch.addr, &mut bytes).then_some(bytes)
+}
+
+fn fill(memory: &Memory, addr: u64, into: &mut [u8]) -> bool {
+    if access::read_bytes(addr, into).is_ok() {
+        return true;
+    }
+    let mut done = 0;
+    while done < into.len() {
+        let at = addr.wrapping_add(done as u64);
+        let len = ((PAGE - at % PAGE) as usize).min(into.len() - done);
+        if !memory.show(at, &mut into[done..done + len]) {
+            return false;
+        }
+        done += len;
+    }
+    true
+}
+
+/// Updates the contents; where they differ first.
+fn compare(memory: &Memory, watch: &Watch, contents: &mut Option<Vec<u8>>) -> Option<u64> {
+    /// Most watches are of a few words: no memory is taken for them.
+    const SHORT: usize = 64;
+    if let Some(old) = contents
+        && old.len() <= SHORT
+    {
+        let mut room = [0; SHORT];
+        let new = &mut room[..old.len()];
+        if access::read_bytes(watch.addr, new).is_ok() {
+            let at = old.iter().zip(&*new).position(|(a, b)| a != b)?;
+            old.copy_from_slice(new);
+            return Some(watch.addr + at as u64);
+        }
+    }
+    let new = read(memory, watch);
+    let at = match (&*contents, &new) {
+        (None, None) => None,
+        (Some(old), Some(new)) => old.iter().zip(new).position(|(a, b)| a != b),
+        // It came, or went.
+        _ => Some(0),
+    };
+    *contents = new;
+    at.map(|at| watch.addr + at as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn regs(rip: u64, rax: u64) -> Regs {
+        let mut regs = Regs {
+            rip,
+            ..Regs::default()
+        };
+        regs.gpr[0] = rax;
+        regs
+    }
+
+    #[test]
+    fn breakpoints_have_threads_and_conditions() {
+        let at = |addr, thread, conditions| Break {
+            addr,
+            thread,
+            conditions,
+        };
+        // rax == 7
+        let seven = vec![0x26, 0, 0, 0x22, 7, 0x13, 0x27];
+        let stops = Stops {
+            breaks: vec![
+                at(0x10, Some(2), vec![]),
+                at(0x20, None, vec![seven.clone()]),
+                at(0x30, None, vec![seven, vec![0xff]]),
+            ],
+            ..Stops::default()
+        };
+        let wanted = Wanted::new(stops);
+        assert!(!wanted.breaks_at(1, &regs(0x10, 0)));
+        assert!(wanted.breaks_at(2, &regs(0x10, 0)));
+        assert!(!wanted.breaks_at(1, &regs(0x11, 0)));
+        assert!(wanted.breaks_at(1, &regs(0x20, 7)));
+        assert!(!wanted.breaks_at(1, &regs(0x20, 8)));
+        assert!(wanted.breaks_at(1, &regs(0x30, 8)), "can't be evaluated");
+    }
+
+    #[test]
+    fn accesses_are_told_from_changes() {
+        let watch = |addr, kind| Watch { addr, len: 8, kind };
+        let stops = Stops {
+            watches: vec![
+                watch(0x100, WatchKind::Change),
+                watch(0x200, WatchKind::Read),
+                watch(0x300, WatchKind::Access),
+            ],
+            ..Stops::default()
+        };
+        let wanted = Wanted::new(stops);
+        let write = |addr| wanted.written(addr, 4).map(|seen| (seen.watch, seen.addr));
+        assert_eq!(write(0x100), None);
+        assert_eq!(write(0x204), None);
+        assert_eq!(write(0x2fe), Some((2, 0x300)));
+        assert_eq!(write(0x308), None);
+    }
+}

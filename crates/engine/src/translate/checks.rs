@@ -1,0 +1,223 @@
+//! Checks compiled in before instructions: breakpoints, and accesses to memory that may be watched.
+//!
+//! No check touches flags or the guest's stack. A breakpoint leaves the cache unconditionally. An
+//! access is looked up in a table of granules, by the middle bits of its address ([`Filter`]): for
+//! nearly all of them that is the end of it. Where the table says yes, a stub has the exact ranges
+//! compared (`context::CHECK`), still inside the cache.
+
+use std::ops::Range;
+
+use iced_x86::Instruction;
+
+use super::Translation;
+use super::emit::{Emitter, RCX};
+use super::touches::{Kind, Segment, Touch, concerns};
+use crate::context::{
+    CHECK, CHECK_STRING, CHECKED_BACK, CHECKED_LEN, CHECKED_LIST, CHECKED_PC, Exit, GsBlock, Regs,
+};
+use crate::layout;
+use std::mem::offset_of;
+
+const FS_BASE: usize = offset_of!(GsBlock, regs) + offset_of!(Regs, fs_base);
+const GS_BASE: usize = offset_of!(GsBlock, regs) + offset_of!(Regs, gs_base);
+const RDX: u8 = 2;
+
+/// What is compiled into a body of code. Nothing is what ordinary translations have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checks {
+    /// Guest addresses, in order.
+    pub breaks: Vec<u64>,
+    /// Also at one of so many instructions, for tests.
+    pub every: Option<u64>,
+    /// Which accesses to memory are looked at.
+    pub reads: bool,
+    pub writes: bool,
+    /// Flags are right after each instruction, even where nobody will read them.
+    pub exact: bool,
+}
+
+impl Checks {
+    pub fn is_none(&self) -> bool {
+        self.breaks.is_empty() && self.every.is_none() && !self.watch() && !self.exact
+    }
+
+    pub fn watch(&self) -> bool {
+        self.reads || self.writes
+    }
+
+    pub fn breaks_at(&self, pc: u64) -> bool {
+        self.breaks.binary_search(&pc).is_ok() || self.samples(pc)
+    }
+
+    pub fn breaks_in(&self, range: Range<u64>) -> bool {
+        let first = self.breaks.partition_point(|&pc| pc < range.start);
+        self.breaks.get(first).is_some_and(|pc| range.contains(pc))
+            || (self.every.is_some() && range.into_iter().any(|pc| self.samples(pc)))
+    }
+
+    fn samples(&self, pc: u64) -> bool {
+        self.every
+            .is_some_and(|n| (pc.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).is_multiple_of(n))
+    }
+}
+
+/// Which granules of guest memory may hold something that is watched, by the middle bits of the
+/// address: a byte for each that isn't zero if one does. An access of up to [`Filter::LONGEST`] bytes
+/// is looked up at its first byte.
+pub struct Filter;
+
+impl Filter {
+    /// A granule has `1 << SHIFT` bytes.
+    pub const SHIFT: u32 = 6;
+    pub const ENTRIES: usize = 1 << 16;
+    pub const LONGEST: u64 = 64;
+    /// Where it is, in reach of all translations.
+    pub const PLACE: u64 = layout::WATCH_FILTER;
+}
+
+impl Translation<'_> {
+    /// Emits what is to be checked before an instruction.
+    pub(super) fn checks_before(&mut self, ins: &Instruction) {
+        if self.checks.is_none() || self.shape.unchecked {
+            return;
+        }
+        let start = self.code.here();
+        if self.checks.breaks_at(ins.ip()) {
+            self.code.exit_arg(ins.ip());
+            self.code.exit(Exit::Break as usize);
+        }
+        if self.checks.watch() {
+            let touches = self.finder.touches(ins).to_vec();
+            for touch in &touches {
+                if touch.read && self.checks.reads || touch.write && self.checks.writes {
+                    self.check(ins.ip(), touch);
+                }
+            }
+        }
+        if self.code.here() != start {
+            self.passed.push((start, self.code.here()));
+        }
+    }
+
+    fn check(&mut self, pc: u64, touch: &Touch) {
+        match touch.kind {
+            Kind::Odd => {
+                self.code.exit_arg(pc);
+                self.code.exit(Exit::Watch as usize);
+            }
+            Kind::Plain if touch.len as u64 <= Filter::LONGEST => self.filtered(pc, touch),
+            Kind::Plain => self.compared(pc, touch, CHECK),
+            Kind::Repeated => self.compared(pc, touch, CHECK_STRING),
+        }
+    }
+
+    /// Looks into the filter; on to the exact comparison only if it says so.
+    fn filtered(&mut self, pc: u64, touch: &Touch) {
+        self.code.spill(0, RCX);
+        address(&mut self.code, touch);
+        // rorx rcx, rcx, SHIFT; movzx ecx, cx
+        self.code
+            .raw(&[0xc4, 0xe3, 0xfb, 0xf0, 0xc9, Filter::SHIFT as u8]);
+        self.code.raw(&[0x0f, 0xb7, 0xc9]);
+        // movzx ecx, byte [rcx + filter]
+        self.code.raw(&[0x0f, 0xb6, 0x89]);
+        self.code.imm32(Filter::PLACE as u32);
+        let usual = self.code.jrcxz();
+        let look = self.code.jmp();
+        self.code.bind_short(usual);
+        self.code.unspill(RCX, 0);
+        let back = self.code.here();
+        let mut stub = Emitter::new(0);
+        stub.unspill(RCX, 0);
+        compare(&mut stub, pc, touch, CHECK, back);
+        let stub = stub.bytes;
+        let at = self
+            .region
+            .place_cold(|cold| cold.raw(&stub), stub.len() as u32);
+        self.code.bind(look, at);
+    }
+
+    /// Compares exactly, without the filter.
+    fn compared(&mut self, pc: u64, touch: &Touch, routine: usize) {
+        self.code.spill(0, RCX);
+        let mut rest = Emitter::new(0);
+        compare(&mut rest, pc, touch, routine, 0);
+        let back = self.code.here() + rest.bytes.len() as u32;
+        rest.clear(0);
+        compare(&mut rest, pc, touch, routine, back);
+        self.code.raw(&rest.bytes);
+    }
+
+    /// A loop that counts its ticks in a register has no room for checks, nor shows flags at its
+    /// last tick.
+    pub(super) fn may_be_tight(&mut self, body: &[Instruction], range: Range<u64>) -> bool {
+        if self.checks.is_none() {
+            return true;
+        }
+        let (reads, writes) = (self.checks.reads, self.checks.writes);
+        !self.checks.exact
+            && !self.checks.breaks_in(range)
+            && !body
+                .iter()
+                .any(|ins| concerns(&mut self.finder, ins, reads, writes))
+    }
+}
+
+/// Calls the routine that compares, the guest's rcx being in rcx and in its spill slot. Contains no
+/// address relative to itself.
+fn compare(code: &mut Emitter, pc: u64, touch: &Touch, routine: usize, back: u32) {
+    address(code, touch);
+    code.store_gs_imm(CHECKED_LEN, touch.len);
+    let list = match (touch.read, touch.write) {
+        (true, false) => 0,
+        (false, _) => 1,
+        (true, true) => 2,
+    };
+    code.store_gs_imm(CHECKED_LIST, list);
+    code.store_gs_imm(CHECKED_BACK, back);
+    code.store_gs_imm(CHECKED_PC, pc as u32);
+    code.store_gs_imm(CHECKED_PC + 4, (pc >> 32) as u32);
+    code.exit(routine);
+}
+
+/// rcx ← the address; all registers are the guest's before, and all others after.
+fn address(code: &mut Emitter, touch: &Touch) {
+    let segment = match touch.segment {
+        Segment::None => None,
+        Segment::Fs => Some(FS_BASE),
+        Segment::Gs => Some(GS_BASE),
+    };
+    match (touch.base, touch.index) {
+        (None, None) => match segment {
+            None => code.mov_imm(RCX, touch.displacement),
+            Some(base) => {
+                code.load_gs(RCX, base);
+                lea(code, Some(RCX), None, 1, touch.displacement as i32);
+            }
+        },
+        (base, index) => {
+            lea(code, base, index, touch.scale, touch.displacement as i32);
+            if let Some(segment) = segment {
+                code.spill(1, RDX);
+                code.load_gs(RDX, segment);
+                lea(code, Some(RCX), Some(RDX), 1, 0);
+                code.unspill(RDX, 1);
+            }
+        }
+    }
+}
+
+/// `lea rcx, [base + index * scale + displacement]`
+fn lea(code: &mut Emitter, base: Option<u8>, index: Option<u8>, scale: u8, displacement: i32) {
+    const NO_INDEX: u8 = 4;
+    const NO_BASE: u8 = 5;
+    let (b, i) = (base.unwrap_or(NO_BASE), index.unwrap_or(NO_INDEX));
+    let mode = if base.is_some() { 0x80 } else { 0 };
+    code.raw(&[
+        0x48 | (i >> 3) << 1 | b >> 3,
+        0x8d,
+        mode | RCX << 3 | 4,
+        (scale.trailing_zeros() as u8) << 6 | (i & 7) << 3 | (b & 7),
+    ]);
+    code.imm32(displacement as u32);
+}

@@ -1,0 +1,168 @@
+//! What all workers share: their channels, the ends that are still to be waited for, and the watcher who
+//! may interrupt.
+//!
+//! A channel's other end is open in every worker, so nothing on it tells of a death: that is what
+//! descriptors of processes are for. A channel is used again only when its worker is dead and reaped
+//! and nothing that it said is left.
+
+use std::cell::{Cell, RefCell};
+use std::io::{PipeReader, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use clew_engine::replay::worker::protocol::LONGEST;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use rustix::process::{Pid, WaitOptions, waitpid};
+
+use crate::{Error, Result};
+
+/// The watcher is asked so often.
+pub const WATCH: Duration = Duration::from_millis(40);
+
+type Watcher = Box<dyn FnMut(f64) -> bool>;
+
+pub struct Pool {
+    channels: Vec<OwnedFd>,
+    free: RefCell<Vec<u32>>,
+    /// Killed, not yet reaped.
+    dying: RefCell<Vec<(Pid, u32)>>,
+    watcher: RefCell<Option<Watcher>>,
+    asked: Cell<Instant>,
+    interrupted: Cell<bool>,
+    /// How far the work under way has come, 0..=1.
+    progress: Cell<f64>,
+    /// Where packets are put together.
+    room: RefCell<Vec<u8>>,
+    /// What workers say on stderr: an engine's last words.
+    words: RefCell<PipeReader>,
+}
+
+impl Pool {
+    pub fn new(channels: Vec<OwnedFd>, words: PipeReader) -> Pool {
+        // Nobody waits for words.
+        let _ = rustix::io::ioctl_fionbio(&words, true);
+        // The first is the first worker's.
+        let free = (1..channels.len() as u32).rev().collect();
+        Pool {
+            channels,
+            free: RefCell::new(free),
+            dying: RefCell::default(),
+            watcher: RefCell::new(None),
+            asked: Cell::new(Instant::now()),
+            interrupted: Cell::new(false),
+            progress: Cell::new(0.0),
+            room: RefCell::new(vec![0; LONGEST + 1]),
+            words: RefCell::new(words),
+        }
+    }
+
+    pub fn channel(&self, number: u32) -> BorrowedFd<'_> {
+        self.channels[number as usize].as_fd()
+    }
+
+    /// A channel for a new worker.
+    pub fn take(&self) -> Result<u32> {
+        self.reap(WaitOptions::NOHANG);
+        if self.free.borrow().is_empty() {
+            self.reap(WaitOptions::empty());
+        }
+        let channel = self.free.borrow_mut().pop();
+        channel.ok_or_else(|| Error::Refused("too many processes are at work".into()))
+    }
+
+    /// Nobody was made for this channel.
+    pub fn give_back(&self, channel: u32) {
+        self.free.borrow_mut().push(channel);
+    }
+
+    /// This worker was killed; its channel is free once it is reaped.
+    pub fn bury(&self, pid: Pid, channel: u32) {
+        self.dying.borrow_mut().push((pid, channel));
+        self.reap(WaitOptions::NOHANG);
+    }
+
+    /// This worker is dead and reaped.
+    pub fn buried(&self, channel: u32) {
+        while self.receive(channel, |_| ()).is_some() {}
+        self.free.borrow_mut().push(channel);
+    }
+
+    pub fn reap_all(&self) {
+        self.reap(WaitOptions::empty());
+    }
+
+    fn reap(&self, options: WaitOptions) {
+        let mut gone = Vec::new();
+        self.dying.borrow_mut().retain(|&(pid, channel)| {
+            loop {
+                match waitpid(Some(pid), options) {
+                    Ok(None) => return true,
+                    Err(Errno::INTR) => continue,
+                    Ok(Some(_)) | Err(_) => break,
+                }
+            }
+            gone.push(channel);
+            false
+        });
+        for channel in gone {
+            self.buried(channel);
+        }
+    }
+
+    /// What `read` makes of the next packet there, if there is one.
+    pub fn receive<T>(&self, channel: u32, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        let room = &mut *self.room.borrow_mut();
+        loop {
+            match recv(self.channel(channel), &mut room[..], RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => return None,
+                Ok((_, len)) => return Some(read(&room[..len.min(LONGEST + 1)])),
+                Err(Errno::INTR) => continue,
+                Err(_) => return None,
+            }
+        }
+    }
+
+    pub fn set_watcher(&self, watcher: Watcher) {
+        *self.watcher.borrow_mut() = Some(watcher);
+    }
+
+    /// Something begins that may take long.
+    pub fn begin(&self) {
+        self.interrupted.set(false);
+        self.progress.set(0.0);
+        // One that was asked for meanwhile is noticed at once.
+        self.asked.set(Instant::now() - WATCH);
+    }
+
+    pub fn set_progress(&self, done: f64) {
+        self.progress.set(done.clamp(0.0, 1.0));
+    }
+
+    /// Passes on what workers say to people.
+    fn pass_on(&self) {
+        let mut room = [0; 1024];
+        while let Ok(len @ 1..) = self.words.borrow_mut().read(&mut room) {
+            let _ = std::io::stderr().write_all(&room[..len]);
+        }
+    }
+
+    /// Asks the watcher if it is time; whether this work is to end.
+    pub fn interrupted(&self) -> bool {
+        if !self.interrupted.get() && self.asked.get().elapsed() >= WATCH {
+            self.asked.set(Instant::now());
+            self.pass_on();
+            if let Some(watcher) = &mut *self.watcher.borrow_mut() {
+                self.interrupted.set(watcher(self.progress.get()));
+            }
+        }
+        self.interrupted.get()
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.reap_all();
+        self.pass_on();
+    }
+}

@@ -1,0 +1,259 @@
+//! What the log says without being replayed. In: a stream's events. Out: who ran when, where each
+//! event lies, and whether a thread did something by it.
+//!
+//! Read on as far as somebody asks, and kept: eight bytes for each event.
+
+use clew_recording::event::{End, Event, Place, Record, ThreadId};
+use clew_recording::reader::StreamReader;
+
+use crate::{Error, Position, Result};
+
+/// What an event is to the thread that runs there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// It did something, or something was done to it: a call, a signal.
+    Whole = 0,
+    /// A call that waits: done when it is resumed.
+    Begun = 1,
+    /// The call that waited is over.
+    Finished = 2,
+    /// Another thread goes on.
+    Switch = 3,
+    /// Others are told of: new and ended threads, a fork; or it stands before the same instruction still.
+    None = 4,
+    /// Happens together with the event before it: nobody ever stands in between.
+    Silent = 5,
+}
+
+const TICKS: u32 = 44;
+const STEPS: u32 = 16;
+
+/// An event's deed and place, in one word.
+#[derive(Clone, Copy)]
+struct Packed(u64);
+
+impl Packed {
+    fn new(deed: Deed, place: Place) -> Option<Packed> {
+        let fits = place.ticks < 1 << TICKS && place.steps < 1 << STEPS;
+        fits.then(|| {
+            Packed((deed as u64) << (TICKS + STEPS) | (place.steps as u64) << TICKS | place.ticks)
+        })
+    }
+
+    fn place(self) -> Place {
+        Place {
+            ticks: self.0 & ((1 << TICKS) - 1),
+            steps: (self.0 >> TICKS) as u32 & ((1 << STEPS) - 1),
+        }
+    }
+
+    fn deed(self) -> Deed {
+        match self.0 >> (TICKS + STEPS) {
+            0 => Deed::Whole,
+            1 => Deed::Begun,
+            2 => Deed::Finished,
+            3 => Deed::Switch,
+            4 => Deed::None,
+            _ => Deed::Silent,
+        }
+    }
+}
+
+/// Part of the life of one thread, between two switches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Turn {
+    /// It runs when so many events are done.
+    from: u64,
+    thread: ThreadId,
+}
+
+pub struct Story {
+    reader: StreamReader,
+    /// Event n (from 1) at n - 1.
+    events: Vec<Packed>,
+    turns: Vec<Turn>,
+    over: bool,
+}
+
+impl Story {
+    pub fn new(reader: StreamReader) -> Story {
+        Story {
+            reader,
+            events: Vec::new(),
+            turns: vec![Turn { from: 0, thread: 0 }],
+            over: false,
+        }
+    }
+
+    /// Reads until so many events are known, or all.
+    fn read_to(&mut self, event: u64) -> Result<()> {
+        while !self.over && (self.events.len() as u64) < event {
+            self.read_one()?;
+        }
+        Ok(())
+    }
+
+    fn read_one(&mut self) -> Result<()> {
+        let number = self.events.len() as u64 + 1;
+        let record = self.reader.next_in_place();
+        let record = record.map_err(|error| Error::Refused(error.to_string()))?;
+        let event = match record {
+            None => {
+                self.over = true;
+                return Ok(());
+            }
+            Some(Record::Effect(_)) => return Ok(()),
+            Some(Record::Event(event)) => event,
+        };
+        let (deed, place) = of_event(event);
+        if let Event::Switched { to, .. } = event {
+            self.turns.push(Turn {
+                from: number,
+                thread: *to,
+            });
+        }
+        let packed = Packed::new(deed, place).ok_or_else(|| {
+            Error::Refused(format!(
+                "event {number} lies too far behind the one before it"
+            ))
+        })?;
+        self.events.push(packed);
+        Ok(())
+    }
+
+    /// Event n (from 1): what it is, and where after the one before it.
+    pub fn event(&mut self, number: u64) -> Result<Option<(Deed, Place)>> {
+        self.read_to(number)?;
+        let index = number.checked_sub(1).map(|n| n as usize);
+        let packed = index.and_then(|n| self.events.get(n));
+        Ok(packed.map(|packed| (packed.deed(), packed.place())))
+    }
+
+    /// Who runs when so many events are done.
+    pub fn runs(&mut self, event: u64) -> Result<ThreadId> {
+        self.read_to(event)?;
+        let index = self.turns.partition_point(|turn| turn.from <= event);
+        Ok(self.turns[index - 1].thread)
+    }
+
+    /// The first event, behind so many, after which that thread runs.
+    pub fn next_turn(&mut self, event: u64, thread: ThreadId) -> Result<Option<u64>> {
+        self.read_to(event)?;
+        let mut index = self.turns.partition_point(|turn| turn.from <= event);
+        loop {
+            while let Some(turn) = self.turns.get(index) {
+                if turn.thread == thread {
+                    return Ok(Some(turn.from));
+                }
+                index += 1;
+            }
+            if self.over {
+                return Ok(None);
+            }
+            self.read_one()?;
+        }
+    }
+
+    /// The last number of events, below this one, with which that thread ran: its switch away, or
+    /// whatever ended its stretch, is the next event.
+    pub fn last_turn(&mut self, event: u64, thread: ThreadId) -> Result<Option<u64>> {
+        self.read_to(event)?;
+        let index = self.turns.partition_point(|turn| turn.from < event);
+        let mut end = event;
+        for turn in self.turns[..index].iter().rev() {
+            if turn.thread == thread {
+                return Ok(end.checked_sub(1));
+            }
+            end = turn.from;
+        }
+        Ok(None)
+    }
+
+    /// Whether one thread gave way to another between these numbers of events.
+    pub fn turned(&mut self, from: u64, to: u64) -> Result<bool> {
+        self.read_to(to)?;
+        let index = self.turns.partition_point(|turn| turn.from <= from);
+        Ok(self.turns.get(index).is_some_and(|turn| turn.from <= to))
+    }
+
+    /// The position after so many ticks of all threads.
+    pub fn after_ticks(&mut self, ticks: u64) -> Result<Position> {
+        let mut left = ticks;
+        let mut number = 1;
+        while let Some((_, place)) = self.event(number)? {
+            if left < place.ticks {
+                return Ok(Position {
+                    event: number - 1,
+                    ticks: left,
+                    steps: 0,
+                });
+            }
+            left -= place.ticks;
+            number += 1;
+            if left == 0 {
+                // Behind the event: that is where the tick is over for good.
+                let next = self.event(number)?;
+                if next.is_none_or(|(_, place)| place.ticks > 0) {
+                    break;
+                }
+            }
+        }
+        Ok(Position {
+            event: number - 1,
+            ticks: left,
+            steps: 0,
+        })
+    }
+}
+
+fn of_event(event: &Event) -> (Deed, Place) {
+    let at = |ticks: u64| Place { ticks, steps: 0 };
+    match event {
+        Event::Started(_) => (Deed::None, Place::default()),
+        Event::Call(call) => match call.end {
+            End::Waits => (Deed::Begun, at(call.ticks)),
+            _ => (Deed::Whole, at(call.ticks)),
+        },
+        Event::Resumed { .. } => (Deed::Finished, Place::default()),
+        Event::Instruction { ticks, .. } => (Deed::Whole, at(*ticks)),
+        Event::Signal { place, .. } => (Deed::Whole, *place),
+        Event::Switched { place, .. } => (Deed::Switch, *place),
+        Event::NewThread { .. } | Event::EndedThread { .. } => (Deed::None, Place::default()),
+        Event::Shared { ticks } | Event::Forked { ticks, .. } | Event::Exec { ticks } => {
+            (Deed::None, at(*ticks))
+        }
+        Event::Exited { ticks, .. } => (Deed::Whole, at(*ticks)),
+        Event::Killed { place, .. } => (Deed::Whole, *place),
+        Event::Check { place, .. } => (Deed::Silent, *place),
+        Event::Values(_) | Event::Time(_) | Event::Note(_) => (Deed::Silent, Place::default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_and_back() {
+        for deed in [
+            Deed::Whole,
+            Deed::Begun,
+            Deed::Finished,
+            Deed::Switch,
+            Deed::None,
+            Deed::Silent,
+        ] {
+            let place = Place {
+                ticks: (1 << TICKS) - 1,
+                steps: 4097,
+            };
+            let packed = Packed::new(deed, place).unwrap();
+            assert_eq!((packed.deed(), packed.place()), (deed, place));
+        }
+        let far = Place {
+            ticks: 1 << TICKS,
+            steps: 0,
+        };
+        assert!(Packed::new(Deed::Whole, far).is_none());
+    }
+}

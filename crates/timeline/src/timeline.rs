@@ -1,0 +1,359 @@
+//! A recorded program and a place in its life. In: questions and wishes. Out: what it looks like
+//! there; `seek`, `search`, `stepping` and `excursion` go elsewhere.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use clew_engine::replay::worker;
+use clew_engine::replay::worker::protocol::{At, Command, Goal, LONGEST_READ, Reply, Take};
+use clew_recording::event::{StreamId, ThreadId};
+use clew_recording::reader::Recording;
+
+use crate::pool::Pool;
+use crate::seek::{goal_of, position_of};
+use crate::snapshots::Snapshots;
+use crate::story::Story;
+use crate::usage;
+use crate::worker::{StopsId, Worker, unexpected};
+use crate::{
+    Direction, Error, Mapping, Position, Registers, Result, Settings, Stop, Stops, Target, Thread,
+};
+
+/// One program's life in a recording, and a place in it.
+pub struct Timeline {
+    pub(crate) pool: Rc<Pool>,
+    stream: StreamId,
+    pub(crate) story: Story,
+    pub(crate) snapshots: Snapshots,
+    /// The worker that stands where the timeline stands. None after it was lost: the next one to need it
+    /// makes another.
+    pub(crate) here: Option<Worker>,
+    pub(crate) at: At,
+    pub(crate) start: At,
+    /// The last place, once it was reached.
+    pub(crate) end: Option<At>,
+    pub(crate) stops: Stops,
+    /// The number of these stops; 0 if there are none.
+    pub(crate) stops_id: StopsId,
+    last_stops_id: StopsId,
+    pub(crate) pace: Pace,
+    pub(crate) jobs: usize,
+    /// Instructions of ticks that were counted while going back.
+    pub(crate) lengths: std::collections::HashMap<(u64, u64), u64>,
+}
+
+/// How fast things go.
+pub(crate) struct Pace {
+    latency: Duration,
+    /// Work in a second of replay.
+    rate: f64,
+    measured: bool,
+    /// What it takes to make a snapshot.
+    fork: Duration,
+}
+
+impl Pace {
+    fn new(latency: Duration) -> Pace {
+        Pace {
+            latency,
+            rate: 2e7,
+            measured: false,
+            fork: Duration::ZERO,
+        }
+    }
+
+    /// Work between two snapshots.
+    pub fn interval(&self) -> u64 {
+        let time = self.latency.max(self.fork * 20);
+        ((time.as_secs_f64() * self.rate) as u64).max(1_000)
+    }
+
+    pub fn ran(&mut self, work: u64, time: Duration) {
+        // Too short to tell.
+        if time < Duration::from_millis(1) {
+            return;
+        }
+        let rate = (work.max(1) as f64 / time.as_secs_f64()).clamp(1e3, 1e10);
+        self.rate = match self.measured {
+            true => (self.rate * rate).sqrt(),
+            false => rate,
+        };
+        self.measured = true;
+    }
+
+    pub fn forked(&mut self, time: Duration) {
+        self.fork = (self.fork * 3 + time) / 4;
+    }
+}
+
+impl Timeline {
+    /// Opens a stream and stands at its start. Must be called by a process's only thread, because it
+    /// forks; the processes that it makes end with that thread.
+    pub fn open(recording: &Recording, stream: StreamId, settings: Settings) -> Result<Timeline> {
+        let reader = recording
+            .stream(stream)
+            .map_err(|error| Error::Refused(error.to_string()))?;
+        let started = worker::start(recording, stream, &settings.options, settings.unlocked)
+            .map_err(Error::Refused)?;
+        let pool = Rc::new(Pool::new(started.channels, started.words));
+        let mut first = Worker::first(pool.clone(), started.pid)?;
+        let at = first.at;
+        if position_of(&at).is_none() {
+            return Err(Error::Lost);
+        }
+        let here = first.fork()?;
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+        Ok(Timeline {
+            pool,
+            stream,
+            story: Story::new(reader),
+            snapshots: Snapshots::new(first, settings.memory.unwrap_or_else(usage::quarter)),
+            here: Some(here),
+            at,
+            start: at,
+            end: None,
+            stops: Stops::default(),
+            stops_id: 0,
+            last_stops_id: 0,
+            pace: Pace::new(settings.latency),
+            jobs: settings.jobs.unwrap_or(cores).clamp(1, 64),
+            lengths: Default::default(),
+        })
+    }
+
+    pub fn stream(&self) -> StreamId {
+        self.stream
+    }
+
+    /// Where it stands.
+    pub fn position(&mut self) -> Result<Position> {
+        if let Some(position) = position_of(&self.at) {
+            return Ok(position);
+        }
+        // A worker that goes there by the mark counts on its way.
+        self.pool.begin();
+        let worker = self.worker_at(goal_of(&self.at))?;
+        let position = position_of(&worker.at).ok_or(Error::Lost)?;
+        self.at.steps = Some(position.steps);
+        self.settle(worker);
+        Ok(position)
+    }
+
+    /// What is known of that place without counting instructions: cheap.
+    pub fn at(&self) -> At {
+        self.at
+    }
+
+    /// The last position. Replays to the end if that wasn't done yet.
+    pub fn end(&mut self) -> Result<Position> {
+        if self.end.is_none() {
+            self.pool.begin();
+            self.find_end()?;
+        }
+        let end = self.end.as_ref().and_then(position_of);
+        end.ok_or(Error::Interrupted)
+    }
+
+    /// The first position.
+    pub fn start(&self) -> Position {
+        position_of(&self.start).unwrap_or_default()
+    }
+
+    /// The position after so many ticks of all threads, read from the log without going there.
+    pub fn after_ticks(&mut self, ticks: u64) -> Result<Position> {
+        Ok(self.story.after_ticks(ticks)?.max(self.start()))
+    }
+
+    /// Where to stop in [`Timeline::run`] and [`Timeline::step`].
+    pub fn set_stops(&mut self, stops: Stops) {
+        if self.stops == stops {
+            return;
+        }
+        self.stops_id = 0;
+        if stops != Stops::default() {
+            self.last_stops_id += 1;
+            self.stops_id = self.last_stops_id;
+        }
+        self.stops = stops;
+    }
+
+    pub fn stops(&self) -> &Stops {
+        &self.stops
+    }
+
+    /// Goes on until a stop, or the end, or the start. What is at the present position doesn't count.
+    /// `until`: not further than that, where given.
+    pub fn run(&mut self, direction: Direction, until: Option<Position>) -> Result<Stop> {
+        self.pool.begin();
+        match direction {
+            Direction::Forward => self.run_forward(until),
+            Direction::Backward => self.run_backward(until),
+        }
+    }
+
+    pub fn seek(&mut self, to: Target) -> Result<Stop> {
+        self.pool.begin();
+        self.go(to)
+    }
+
+    /// In order of their numbers.
+    pub fn threads(&mut self) -> Result<Vec<Thread>> {
+        match self.ask(&Command::Threads)? {
+            Reply::Threads(threads) => Ok(threads),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    pub fn registers(&mut self, thread: ThreadId) -> Result<Option<Registers>> {
+        registers(self.ask(&Command::Registers { thread })?)
+    }
+
+    /// Reads what can be read from there on; how many bytes that is.
+    pub fn read(&mut self, addr: u64, into: &mut [u8]) -> Result<usize> {
+        self.worker()?;
+        match &mut self.here {
+            Some(worker) => read(worker, addr, into),
+            None => Err(Error::Lost),
+        }
+    }
+
+    pub fn mappings(&mut self) -> Result<Vec<Mapping>> {
+        self.worker()?;
+        match &mut self.here {
+            Some(worker) => mappings(worker),
+            None => Err(Error::Lost),
+        }
+    }
+
+    /// Asked now and then during long work: `true` interrupts it. Also told how far it has come, 0..=1.
+    pub fn set_watcher(&mut self, watcher: Box<dyn FnMut(f64) -> bool>) {
+        self.pool.set_watcher(watcher);
+    }
+
+    /// How many processes stand ready, and what all take of memory, in bytes.
+    pub fn load(&self) -> (usize, u64) {
+        let snapshots = self.snapshots.iter().map(|s| s.worker.pid());
+        let all: Vec<i32> = snapshots.chain(self.here.iter().map(Worker::pid)).collect();
+        (all.len(), usage::together(all.into_iter()))
+    }
+
+    pub(crate) fn ask(&mut self, command: &Command) -> Result<Reply> {
+        let reply = self.worker()?.ask(command);
+        if matches!(reply, Err(Error::Lost | Error::Diverged(_))) {
+            self.here = None;
+        }
+        reply
+    }
+
+    /// The worker that stands here.
+    pub(crate) fn worker(&mut self) -> Result<&mut Worker> {
+        if self.here.is_none() {
+            let worker = self.worker_at(goal_of(&self.at))?;
+            self.here = Some(worker);
+        }
+        self.here.as_mut().ok_or(Error::Lost)
+    }
+
+    /// A snapshot of this worker; what that takes is noted.
+    pub(crate) fn copy(&mut self, worker: &mut Worker) -> Result<Worker> {
+        let began = Instant::now();
+        let copy = worker.fork()?;
+        self.pace.forked(began.elapsed());
+        Ok(copy)
+    }
+
+    /// A worker at a place that lies on ground that was replayed already, without any stops.
+    pub(crate) fn worker_at(&mut self, goal: Goal) -> Result<Worker> {
+        let before = match goal {
+            Goal::Position(position) => position,
+            Goal::Mark(mark) => Position {
+                event: mark.event,
+                ticks: mark.ticks,
+                steps: 0,
+            },
+            Goal::Work(_) | Goal::End => return Err(Error::Lost),
+        };
+        let mut worker = self.fork_before(before)?;
+        if position_of(&worker.at) == Some(before) && matches!(goal, Goal::Position(_)) {
+            return Ok(worker);
+        }
+        let stopped = worker.advance(goal, Take::None)?;
+        crate::seek::must_arrive(&stopped)?;
+        Ok(worker)
+    }
+
+    /// A copy of the nearest snapshot at or before a position; of one further away if that one has died.
+    pub(crate) fn fork_before(&mut self, position: Position) -> Result<Worker> {
+        loop {
+            let Some(nearest) = self.snapshots.before(position) else {
+                return Err(Error::Refused(format!(
+                    "{position} lies before the start, {}",
+                    self.start()
+                )));
+            };
+            let (id, kind) = (nearest.id, nearest.kind);
+            match self.snapshots.fork(id) {
+                Err(Error::Lost) if kind != crate::snapshots::Kind::Start => {
+                    self.snapshots.forget(id);
+                }
+                forked => return forked,
+            }
+        }
+    }
+}
+
+pub(crate) fn registers(reply: Reply) -> Result<Option<Registers>> {
+    match reply {
+        Reply::Registers(registers) => Ok(registers.map(|registers| *registers)),
+        other => Err(unexpected(other)),
+    }
+}
+
+pub(crate) fn read(worker: &mut Worker, addr: u64, into: &mut [u8]) -> Result<usize> {
+    let mut done = 0;
+    while done < into.len() {
+        let Some(addr) = addr.checked_add(done as u64) else {
+            break;
+        };
+        let len = (into.len() - done).min(LONGEST_READ);
+        let bytes = match worker.ask(&Command::Read {
+            addr,
+            len: len as u32,
+        })? {
+            Reply::Memory(bytes) => bytes,
+            other => return Err(unexpected(other)),
+        };
+        if bytes.len() > len {
+            return Err(Error::Lost);
+        }
+        into[done..done + bytes.len()].copy_from_slice(&bytes);
+        done += bytes.len();
+        if bytes.len() < len {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+fn mappings(worker: &mut Worker) -> Result<Vec<Mapping>> {
+    /// The kernel allows 65,530 unless told otherwise.
+    const MOST: usize = 1 << 20;
+    let mut all: Vec<Mapping> = Vec::new();
+    loop {
+        let from = all.last().map_or(0, |last| last.end);
+        let more = match worker.ask(&Command::Mappings { from })? {
+            Reply::Mappings(more) => more,
+            other => return Err(unexpected(other)),
+        };
+        if more.is_empty() || all.len() > MOST {
+            return Ok(all);
+        }
+        for mapping in more {
+            let from = all.last().map_or(0, |last| last.end);
+            if mapping.start < from || mapping.end <= mapping.start {
+                return Err(Error::Lost);
+            }
+            all.push(mapping);
+        }
+    }
+}

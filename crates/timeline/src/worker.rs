@@ -1,0 +1,349 @@
+//! A worker's handle: commands go in, replies and deaths come out. Dropping it ends the process.
+//!
+//! What a worker says may be a stranger's recording speaking: no value is believed that could lead out of
+//! its own replay, and nobody waits for it without looking whether it lives.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use clew_engine::replay::worker::protocol::{At, Command, Goal, Hit, Reply, Stopped, Stops, Take};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, waitpid};
+
+use crate::pool::{Pool, WATCH};
+use crate::{Error, Result};
+
+/// What isn't a journey is answered at once; a fork of a huge process takes longest.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// One that is told to stop its journey does so within this.
+const OBEDIENCE: Duration = Duration::from_secs(10);
+
+/// Which [`Stops`] a worker has: 0 is none at all.
+pub type StopsId = u64;
+
+pub struct Worker {
+    pool: Rc<Pool>,
+    channel: u32,
+    pid: Pid,
+    /// Readable once it has ended; none on old kernels.
+    end: Option<OwnedFd>,
+    /// It has ended and was waited for.
+    reaped: bool,
+    /// Where it stands, or stood when it was last heard of.
+    pub at: At,
+    stops: StopsId,
+}
+
+impl Worker {
+    /// The first one, which serves on channel 0.
+    pub fn first(pool: Rc<Pool>, pid: i32) -> Result<Worker> {
+        let pid = Pid::from_raw(pid).ok_or(Error::Lost)?;
+        let nowhere = At {
+            event: 0,
+            ticks: 0,
+            steps: Some(0),
+            pc: 0,
+            sp: 0,
+            thread: 0,
+            work: 0,
+            next: None,
+        };
+        let mut worker = Worker::new(pool, 0, pid, nowhere, 0);
+        match worker.wait(PATIENCE)? {
+            Reply::Ready => {}
+            other => return Err(unexpected(other)),
+        }
+        match worker.ask(&Command::Where)? {
+            Reply::Stopped(stopped) => worker.at = stopped.at,
+            other => return Err(unexpected(other)),
+        }
+        Ok(worker)
+    }
+
+    fn new(pool: Rc<Pool>, channel: u32, pid: Pid, at: At, stops: StopsId) -> Worker {
+        Worker {
+            end: pidfd_open(pid, PidfdFlags::empty()).ok(),
+            pool,
+            channel,
+            pid,
+            reaped: false,
+            at,
+            stops,
+        }
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.pid.as_raw_nonzero().get()
+    }
+
+    pub fn pool(&self) -> &Rc<Pool> {
+        &self.pool
+    }
+
+    /// Another one in the same state.
+    pub fn fork(&mut self) -> Result<Worker> {
+        let channel = self.pool.take()?;
+        let forked = self.ask(&Command::Fork { channel });
+        let pid = match forked {
+            Ok(Reply::Forked { pid }) => pid,
+            Ok(other) => {
+                self.pool.give_back(channel);
+                return Err(unexpected(other));
+            }
+            Err(error) => {
+                self.pool.give_back(channel);
+                return Err(error);
+            }
+        };
+        match child_like_us(pid) {
+            Some(pid) => Ok(Worker::new(
+                self.pool.clone(),
+                channel,
+                pid,
+                self.at,
+                self.stops,
+            )),
+            None => {
+                self.pool.give_back(channel);
+                Err(Error::Lost)
+            }
+        }
+    }
+
+    pub fn send(&mut self, command: &Command) -> Result<()> {
+        let bytes = command.encode();
+        let until = Instant::now() + PATIENCE;
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        loop {
+            match send(self.pool.channel(self.channel), &bytes, flags) {
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    if Instant::now() > until || !self.lives() {
+                        return Err(self.lost());
+                    }
+                    let fd = self.pool.channel(self.channel);
+                    wait_for(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], WATCH);
+                }
+                Err(error) => {
+                    return Err(Error::Io {
+                        what: "a replaying process doesn't hear",
+                        error: error.into(),
+                    });
+                }
+            }
+        }
+    }
+
+    /// A command that is answered at once.
+    pub fn ask(&mut self, command: &Command) -> Result<Reply> {
+        self.send(command)?;
+        self.wait(PATIENCE)
+    }
+
+    /// Where to stop when it is sent to look for stops.
+    pub fn set_stops(&mut self, id: StopsId, stops: &Stops) -> Result<()> {
+        if self.stops != id {
+            self.send(&Command::Stops(stops.clone()))?;
+            self.stops = id;
+        }
+        Ok(())
+    }
+
+    /// Sends it on a journey. If the watcher interrupts, it stops where it is.
+    pub fn advance(&mut self, goal: Goal, take: Take) -> Result<Stopped> {
+        self.send(&Command::Advance { goal, take })?;
+        self.stopped()
+    }
+
+    pub fn step(&mut self) -> Result<Stopped> {
+        self.send(&Command::Step)?;
+        self.stopped()
+    }
+
+    /// Waits until a journey has ended.
+    pub fn stopped(&mut self) -> Result<Stopped> {
+        match self.journey()? {
+            Reply::Stopped(stopped) => Ok(self.stands(stopped)),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// It said that it stands there.
+    fn stands(&mut self, stopped: Stopped) -> Stopped {
+        self.at = stopped.at;
+        stopped
+    }
+
+    /// Waits for the reply to something that may take any time; tells it to stop if the watcher says so.
+    fn journey(&mut self) -> Result<Reply> {
+        self.journey_within(Duration::MAX)
+    }
+
+    /// The same, and tells it to stop after this time.
+    pub fn journey_within(&mut self, time: Duration) -> Result<Reply> {
+        let began = Instant::now();
+        loop {
+            if let Some(reply) = self.receive()? {
+                return Ok(reply);
+            }
+            if self.pool.interrupted() || began.elapsed() > time {
+                self.send(&Command::Interrupt)?;
+                return self.wait(OBEDIENCE);
+            }
+            self.sleep(WATCH)?;
+        }
+    }
+
+    /// Tells it to end its journey; where it stands then, and what it has passed.
+    pub fn halt(&mut self) -> Result<Stopped> {
+        self.send(&Command::Interrupt)?;
+        match self.wait(OBEDIENCE)? {
+            Reply::Stopped(stopped) => Ok(self.stands(stopped)),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// The journey's end, if it has come already.
+    pub fn arrived(&mut self) -> Result<Option<Stopped>> {
+        match self.receive()? {
+            Some(Reply::Stopped(stopped)) => Ok(Some(self.stands(stopped))),
+            Some(other) => Err(unexpected(other)),
+            None if self.lives() => Ok(None),
+            // Its last words may have come in between.
+            None => match self.receive()? {
+                Some(Reply::Stopped(stopped)) => Ok(Some(self.stands(stopped))),
+                _ => Err(self.lost()),
+            },
+        }
+    }
+
+    fn wait(&mut self, patience: Duration) -> Result<Reply> {
+        let until = Instant::now() + patience;
+        loop {
+            if let Some(reply) = self.receive()? {
+                return Ok(reply);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(self.lost());
+            }
+            self.sleep(left.min(WATCH))?;
+        }
+    }
+
+    /// The next reply that isn't only a sign of life.
+    fn receive(&mut self) -> Result<Option<Reply>> {
+        while let Some(reply) = self.pool.receive(self.channel, Reply::decode) {
+            match reply {
+                Some(Reply::Progress { work }) => self.at.work = self.at.work.max(work),
+                Some(Reply::Diverged(text)) => return Err(Error::Diverged(text)),
+                Some(reply) => return Ok(Some(reply)),
+                None => return Err(self.lost()),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Until it says something; an error if it has ended and said nothing.
+    fn sleep(&mut self, at_most: Duration) -> Result<()> {
+        wait_any(&[self], at_most);
+        if !self.has_words() && !self.lives() && !self.has_words() {
+            return Err(self.lost());
+        }
+        Ok(())
+    }
+
+    fn has_words(&self) -> bool {
+        let fd = self.pool.channel(self.channel);
+        wait_for(
+            &mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)],
+            Duration::ZERO,
+        )
+    }
+
+    fn lives(&mut self) -> bool {
+        if !self.reaped {
+            self.reaped = !matches!(waitpid(Some(self.pid), WaitOptions::NOHANG), Ok(None));
+        }
+        !self.reaped
+    }
+
+    fn lost(&mut self) -> Error {
+        Error::Lost
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if self.reaped {
+            self.pool.buried(self.channel);
+            return;
+        }
+        // It is a child of ours that nobody waited for, so the number is still its own.
+        let _ = kill_process(self.pid, Signal::KILL);
+        self.pool.bury(self.pid, self.channel);
+    }
+}
+
+/// Waits until one of these says something or ends.
+pub fn wait_any(workers: &[&mut Worker], at_most: Duration) {
+    let mut fds = Vec::with_capacity(2 * workers.len());
+    let mut at_most = at_most;
+    for worker in workers {
+        let fd = worker.pool.channel(worker.channel);
+        fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        match &worker.end {
+            Some(end) => fds.push(PollFd::from_borrowed_fd(end.as_fd(), PollFlags::IN)),
+            // Without a descriptor for its end one has to look.
+            None => at_most = at_most.min(Duration::from_millis(5)),
+        }
+    }
+    wait_for(&mut fds, at_most);
+}
+
+/// Whether there is something.
+fn wait_for(fds: &mut [PollFd], at_most: Duration) -> bool {
+    let time = Timespec {
+        tv_sec: at_most.as_secs() as i64,
+        tv_nsec: at_most.subsec_nanos() as _,
+    };
+    matches!(poll(fds, Some(&time)), Ok(1..))
+}
+
+/// The process of that number, if it is a child of this one that runs the same program: whoever
+/// names it may lie, and what is believed to be a worker will be killed one day.
+fn child_like_us(pid: i32) -> Option<Pid> {
+    let pid = Pid::from_raw(pid).filter(|_| pid > 0)?;
+    if !matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(None)) {
+        return None;
+    }
+    let exe = |of: &str| std::fs::read_link(format!("/proc/{of}/exe")).ok();
+    let theirs = exe(&pid.as_raw_nonzero().to_string());
+    // Without /proc there is nothing to compare.
+    (theirs == exe("self")).then_some(pid)
+}
+
+/// It can't do that, or talks nonsense.
+pub fn unexpected(reply: Reply) -> Error {
+    match reply {
+        Reply::Refused(why) => Error::Refused(why),
+        Reply::Diverged(text) => Error::Diverged(text),
+        _ => Error::Lost,
+    }
+}
+
+/// Where a hit is, as a goal.
+pub fn goal_of_hit(hit: &Hit) -> Goal {
+    match hit.steps {
+        Some(steps) => Goal::Position(crate::Position {
+            event: hit.at.event,
+            ticks: hit.at.ticks,
+            steps,
+        }),
+        None => Goal::Mark(hit.at),
+    }
+}

@@ -1,0 +1,171 @@
+//! How long things take that must not take long. Limits are generous, for busy machines; what was measured is
+//! printed.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use clew_timeline::{
+    Break, Direction, Position, Reason, Stops, Target, Timeline, Watch, WatchKind,
+};
+use common::{Program, Random, open, record_with, spread};
+
+fn main() {
+    let random = &mut Random(88172645463325252);
+    let folder = record_with("writes", &[], &["3000000"]);
+    let began = Instant::now();
+    let timeline = &mut open(&folder);
+    println!("open: {:?}", began.elapsed());
+    let began = Instant::now();
+    timeline.seek(Target::End).unwrap();
+    println!("to the end: {:?}", began.elapsed());
+    let (processes, memory) = timeline.load();
+    println!("{processes} processes, {} KiB", memory >> 10);
+    let program = Program::of(timeline, &folder, "writes");
+
+    last_write("the last of 6 million writes", timeline, &program);
+    let end = timeline.end().unwrap();
+    seeks(timeline, random, end);
+    steps_back(timeline, random);
+
+    // The end of the loop without calls.
+    timeline.set_stops(break_at(program.address("put")));
+    timeline.seek(Target::Start).unwrap();
+    let stop = timeline.run(Direction::Forward, None).unwrap();
+    assert_eq!(stop.reason, Reason::Break);
+    last_write("the last of a loop without calls", timeline, &program);
+
+    condition(timeline, &program);
+
+    let folder = record_with("writes", &[], &["3000000", "30000000"]);
+    let far = &mut open(&folder);
+    far.seek(Target::End).unwrap();
+    let program = Program::of(far, &folder, "writes");
+    last_write(
+        "the last of 6 million writes, then a while of others",
+        far,
+        &program,
+    );
+}
+
+fn break_at(addr: u64) -> Stops {
+    Stops {
+        breaks: vec![Break {
+            addr,
+            thread: None,
+            conditions: Vec::new(),
+        }],
+        ..Stops::default()
+    }
+}
+
+fn last_write(what: &str, timeline: &mut Timeline, program: &Program) {
+    let from = timeline.position().unwrap();
+    timeline.set_stops(Stops {
+        watches: vec![Watch {
+            addr: program.address("counter"),
+            len: 8,
+            kind: WatchKind::Change,
+        }],
+        ..Stops::default()
+    });
+    let mut times = Vec::new();
+    for _ in 0..5 {
+        timeline.seek(Target::Position(from)).unwrap();
+        let began = Instant::now();
+        let stop = timeline.run(Direction::Backward, None).unwrap();
+        times.push(began.elapsed());
+        assert!(matches!(stop.reason, Reason::Watch { .. }), "{stop:?}");
+    }
+    let first = times[0];
+    println!("{what}: first {first:?}; {}", spread(&mut times));
+    let mut value = [0; 8];
+    timeline
+        .read(program.address("counter"), &mut value)
+        .unwrap();
+    println!("  before it {}", i64::from_le_bytes(value));
+    // And on from there.
+    let mut times = Vec::new();
+    for n in 1..20 {
+        let began = Instant::now();
+        let stop = timeline.run(Direction::Backward, None).unwrap();
+        times.push(began.elapsed());
+        assert!(matches!(stop.reason, Reason::Watch { .. }), "{stop:?}");
+        let mut earlier = [0; 8];
+        timeline
+            .read(program.address("counter"), &mut earlier)
+            .unwrap();
+        assert_eq!(i64::from_le_bytes(earlier), i64::from_le_bytes(value) - n);
+    }
+    println!("  the one before: {}", spread(&mut times));
+}
+
+fn seeks(timeline: &mut Timeline, random: &mut Random, end: Position) {
+    let mut times = Vec::new();
+    // Ticks of the whole, by trying.
+    let mut ticks = 1;
+    while timeline.after_ticks(ticks).unwrap() < end && ticks < 1 << 40 {
+        ticks *= 2;
+    }
+    while times.len() < 200 {
+        let to = timeline.after_ticks(random.below(ticks)).unwrap();
+        if to >= end {
+            continue;
+        }
+        let began = Instant::now();
+        timeline.seek(Target::Position(to)).unwrap();
+        times.push(began.elapsed());
+    }
+    println!("seek: {}", spread(&mut times));
+}
+
+fn steps_back(timeline: &mut Timeline, random: &mut Random) {
+    timeline.set_stops(Stops::default());
+    let end = timeline.end().unwrap();
+    let (mut first, mut more) = (Vec::new(), Vec::new());
+    for _ in 0..20 {
+        let to = timeline.after_ticks(random.below(20_000_000)).unwrap();
+        if to >= end {
+            continue;
+        }
+        timeline.seek(Target::Position(to)).unwrap();
+        for n in 0..20 {
+            let thread = timeline.at().thread;
+            let began = Instant::now();
+            timeline.step(Direction::Backward, thread).unwrap();
+            match n {
+                0 => first.push(began.elapsed()),
+                _ => more.push(began.elapsed()),
+            }
+        }
+    }
+    println!("reverse-stepi, the first somewhere: {}", spread(&mut first));
+    println!("reverse-stepi, the next: {}", spread(&mut more));
+    assert!(first[first.len() / 2] < Duration::from_secs(1));
+}
+
+/// A breakpoint whose condition is never true.
+fn condition(timeline: &mut Timeline, program: &Program) {
+    // const 0, end
+    let never = vec![0x22, 0, 0x27];
+    timeline.set_stops(Stops {
+        breaks: vec![Break {
+            addr: program.address("ask"),
+            thread: None,
+            conditions: vec![never],
+        }],
+        ..Stops::default()
+    });
+    timeline.seek(Target::Start).unwrap();
+    let began = Instant::now();
+    let stop = timeline.run(Direction::Forward, None).unwrap();
+    assert!(matches!(stop.reason, Reason::End(_)), "{stop:?}");
+    println!(
+        "a condition, false 3 million times, forwards: {:?}",
+        began.elapsed()
+    );
+    let began = Instant::now();
+    let stop = timeline.run(Direction::Backward, None).unwrap();
+    assert_eq!(stop.reason, Reason::Start);
+    println!("backwards: {:?}", began.elapsed());
+}
