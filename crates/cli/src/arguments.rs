@@ -19,6 +19,7 @@ pub use crate::recordings::arguments::*;
         clew hunt ./test                  run it under many schedules until it fails\n  \
         clew replay                       repeat the latest recording, exactly\n  \
         clew debug                        look into it with gdb, forwards and backwards\n  \
+        clew watch 'list->length > 100'   where a condition becomes true\n  \
         clew ls                           what has been recorded\n  \
         clew dump server-1 | less         every event of a recording\n  \
         clew run --stats -- make -j2      run without recording, and say what it took\n\n\
@@ -50,6 +51,10 @@ pub enum Command {
     /// Removes what a hunt that was killed leaves
     #[command(name = clew_hunt::guard::COMMAND, hide = true)]
     HuntGuard(Guard),
+
+    /// Find where a condition becomes true, or false
+    #[command(after_help = WATCH_HELP)]
+    Watch(Watch),
 
     /// List the recordings: name, program, when, how it ended, length, size
     #[command(after_help = LS_HELP)]

@@ -17,9 +17,9 @@ use crate::{Break, Direction, Error, Next, Position, Reason, Stops, Target, Thre
 pub struct Question {
     pub expression: String,
     /// Where `main` begins, if not given.
-    pub from: Option<Position>,
+    pub from: Option<Target>,
     /// The end, if not given.
-    pub to: Option<Position>,
+    pub to: Option<Target>,
     /// So many places in between are looked at, and every change seen is searched for.
     pub samples: usize,
 }
@@ -130,11 +130,11 @@ struct Watch<'a> {
 impl Watch<'_> {
     fn run(mut self, question: &Question) -> Result<Report, WatchError> {
         let to = match question.to {
-            Some(to) => to,
+            Some(to) => self.place(to)?,
             None => self.timeline.end()?,
         };
         let from = match question.from {
-            Some(from) => from,
+            Some(from) => self.place(from)?,
             None => self.beginning(to)?,
         };
         if from >= to {
@@ -206,6 +206,12 @@ impl Watch<'_> {
             flips: found,
             probes,
         })
+    }
+
+    /// Where a target is.
+    fn place(&mut self, target: Target) -> Result<Position, WatchError> {
+        self.timeline.seek(target)?;
+        Ok(self.timeline.position()?)
     }
 
     /// Where the program's own life begins: the loader is done, and `main` is called. The start, if there is no `main`, or
