@@ -274,7 +274,12 @@ impl<'a> Evaluator<'a> {
                         }
                     }
                     Type::Array { .. } | Type::Function(_) => {}
-                    _ => return Err(Problem::wrong(span, "only pointers can be followed; to follow a number, cast it first: *(int *) x")),
+                    _ => {
+                        return Err(Problem::wrong(
+                            span,
+                            "only pointers can be followed; to follow a number, cast it first: *(int *) x",
+                        ));
+                    }
                 }
                 let target = self.view.deref(&value);
                 self.at(span, target)
