@@ -85,6 +85,9 @@ pub struct Change {
 const PATIENCE: [u64; 4] = [1 << 20, 1 << 24, 1 << 28, 1 << 32];
 /// In between it may take so many times as long.
 const TIMES: u64 = 8;
+/// If it takes longer, it gets so many times as much, but only so often: it may never return.
+const LONGER: u64 = 16;
+const RETRIES: usize = 3;
 /// Where it is undefined at an end, so many places are looked at for one where it isn't.
 const LOOKS: usize = 24;
 /// So many parts of an expression are shown.
@@ -110,6 +113,7 @@ pub fn watch(
         text: text.into(),
         names: Bindings::new(),
         ticks: PATIENCE[0],
+        known: Vec::new(),
     }
     .run(question);
     timeline.set_stops_again(stops);
@@ -123,7 +127,7 @@ pub fn watch(
 struct End {
     position: Position,
     probed: Probed,
-    text: String,
+    answer: Answer,
     /// What its names mean there.
     names: Bindings,
     /// The name that nothing has there.
@@ -136,6 +140,8 @@ struct Watch<'a> {
     text: String,
     names: Bindings,
     ticks: u64,
+    /// What came of looking, and where.
+    known: Vec<(Position, Answer)>,
 }
 
 impl Watch<'_> {
@@ -155,15 +161,24 @@ impl Watch<'_> {
             .into());
         }
         let (a, b) = self.ends(from, to)?;
-        let mut values = vec![(a.position, a.text), (b.position, b.text)];
+        let mut known = vec![(a.position, a.answer), (b.position, b.answer)];
         let (a, b) = (a.probed, b.probed);
         let (timeline, program) = (&mut *self.timeline, &mut *self.program);
-        let (text, ticks) = (self.text.as_str(), self.ticks);
+        let (text, mut ticks, mut retries) = (self.text.as_str(), self.ticks, RETRIES);
         let mut names = self.names.clone();
         let probe = |timeline: &mut Timeline| {
-            let answer = program.evaluate(timeline, text, &mut names, ticks)?;
-            let (verdict, shown) = verdict_of(&answer);
-            values.push((timeline.position()?, shown));
+            let mut answer = program.evaluate(timeline, text, &mut names, ticks)?;
+            // It may need longer in the middle than at the ends.
+            if answer.endless && retries > 0 {
+                retries -= 1;
+                let longer = ticks.saturating_mul(LONGER);
+                answer = program.evaluate(timeline, text, &mut names, longer)?;
+                if !answer.endless {
+                    ticks = longer;
+                }
+            }
+            let (verdict, _) = verdict_of(&answer);
+            known.push((timeline.position()?, answer));
             Ok(verdict)
         };
         let mut search = Search::new(timeline, probe);
@@ -193,16 +208,18 @@ impl Watch<'_> {
         }
         let probes = search.probes + 2;
         let seen = |probed: &Probed| {
-            let known = values.iter().find(|(at, _)| *at == probed.position);
+            let answer = known.iter().find(|(at, _)| *at == probed.position);
             Seen {
                 position: probed.position,
                 truth: probed.verdict.truth(),
-                text: known.map(|(_, text)| text.clone()).unwrap_or_default(),
+                text: answer.map_or_else(String::new, |(_, answer)| verdict_of(answer).1),
             }
         };
         let (from, to) = (seen(&a), seen(&b));
         let samples: Vec<Seen> = samples.iter().map(seen).collect();
         self.names = names;
+        self.ticks = ticks;
+        self.known = known;
         let mut found = Vec::new();
         // The first last, so that the timeline is left there.
         for flip in flips.into_iter().rev() {
@@ -315,7 +332,7 @@ impl Watch<'_> {
             }
             Ok(_) => {}
         }
-        let (verdict, text) = verdict_of(&answer);
+        let (verdict, _) = verdict_of(&answer);
         let position = self.timeline.position()?;
         Ok(End {
             position,
@@ -324,7 +341,7 @@ impl Watch<'_> {
                 work: self.timeline.at().work,
                 verdict,
             },
-            text,
+            answer,
             names,
             unknown,
         })
@@ -333,23 +350,19 @@ impl Watch<'_> {
     /// Looks around at a flip; leaves the timeline before it.
     fn found(&mut self, flip: Flip) -> Result<Found, WatchError> {
         let parts = expr::parts(&self.text);
-        let mut all = vec![self.text.as_str()];
-        all.extend(parts.iter().take(MOST_PARTS).map(String::as_str));
+        let mut all = vec![self.text.clone()];
+        all.extend(parts.into_iter().take(MOST_PARTS));
         self.timeline.seek(Target::Position(flip.after()))?;
-        let after = self
-            .program
-            .evaluate_all(self.timeline, &all, &mut self.names, self.ticks)?;
+        let after = self.values(&all)?;
         self.timeline.seek(Target::Position(flip.before()))?;
-        let before = self
-            .program
-            .evaluate_all(self.timeline, &all, &mut self.names, self.ticks)?;
+        let before = self.values(&all)?;
         let values = all
             .iter()
-            .zip(before.iter().zip(&after))
+            .zip(before.into_iter().zip(after))
             .map(|(expression, (before, after))| Change {
                 expression: expression.to_string(),
-                before: verdict_of(before).1,
-                after: verdict_of(after).1,
+                before,
+                after,
             })
             .collect();
         let number = self.timeline.at().thread;
@@ -385,6 +398,38 @@ impl Watch<'_> {
             event,
             values,
         })
+    }
+
+    /// The texts of values where the timeline stands. What was asked there before, and what the calls in it
+    /// returned, isn't asked again: a call may take long.
+    fn values(&mut self, expressions: &[String]) -> Result<Vec<String>, WatchError> {
+        let position = self.timeline.position()?;
+        let known = self.known.iter().find(|(at, _)| *at == position);
+        let known = known.map(|(_, answer)| answer.clone());
+        let mut all = Vec::new();
+        for expression in expressions {
+            let text = match &known {
+                Some(answer) if *expression == self.text => Some(verdict_of(answer).1),
+                Some(answer) => {
+                    let call = answer.calls.iter().find(|(call, _)| call == expression);
+                    call.map(|(_, text)| text.clone())
+                }
+                None => None,
+            };
+            all.push(match text {
+                Some(text) => text,
+                None => {
+                    let answer = self.program.evaluate(
+                        self.timeline,
+                        expression,
+                        &mut self.names,
+                        self.ticks,
+                    )?;
+                    verdict_of(&answer).1
+                }
+            });
+        }
+        Ok(all)
     }
 
     fn thread(&mut self, number: ThreadId) -> Result<Thread, WatchError> {
