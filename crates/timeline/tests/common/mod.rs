@@ -165,8 +165,12 @@ pub fn spread(times: &mut [Duration]) -> String {
 
 /// All processes of dropped timelines are gone, and were waited for.
 pub fn no_children() {
+    assert_eq!(children(), [""; 0], "processes are left");
+}
+
+pub fn children() -> Vec<String> {
     let children = std::fs::read_to_string("/proc/thread-self/children").unwrap();
-    assert_eq!(children.trim(), "", "processes are left");
+    children.split_whitespace().map(str::to_owned).collect()
 }
 
 /// Where a guest's functions and variables are.
