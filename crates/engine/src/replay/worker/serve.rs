@@ -186,6 +186,9 @@ impl Worker {
         if channel as usize >= CHANNELS {
             return Err(Halt::Refused(format!("there is no channel {channel}")));
         }
+        let mut child = Channel::new(self.first + channel as RawFd);
+        // Commands for a worker that was killed before it read them aren't for this one.
+        while !matches!(child.look(), Received::Nothing) {}
         let shared = self.machine.before_fork()?;
         let flags = (libc::CLONE_PARENT | libc::SIGCHLD) as i64;
         // SAFETY: this process has one kernel thread; both go on with their own copies of everything.
@@ -212,7 +215,7 @@ impl Worker {
         if parent != i64::from(self.commander) {
             stop::exit(0);
         }
-        self.channel = Channel::new(self.first + channel as RawFd);
+        self.channel = child;
         self.waiting = None;
         self.machine.have_own_memory(shared)?;
         Ok(None)
