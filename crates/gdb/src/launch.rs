@@ -173,6 +173,10 @@ pub fn debug(
     let served = serve_child(session, &listener, &mut child);
     let _ = std::fs::remove_file(&socket);
     drop(listener);
+    if ended() {
+        // SAFETY: a signal to a child that hasn't been waited for.
+        unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+    }
     let status = child.wait().map_err(Error::Wire)?;
     served?;
     Ok(code(status))
