@@ -94,7 +94,7 @@ pub fn options(
     {
         options.debug(&words).map_err(|word| {
             format!(
-                "unknown debugging switch {word:?}; there are trace, bisect=N, dump=N..M, calls, lockstep, lockstep=N, stretch=N, turns and hook"
+                "unknown debugging switch {word:?}; there are trace, bisect=N, dump=N..M, calls, lockstep, lockstep=N, stretch=N, instruments=N, turns and hook"
             )
         })?;
     }

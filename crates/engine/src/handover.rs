@@ -66,6 +66,7 @@ impl Handover {
             Some(self.options.stretch as i64).filter(|&n| n != 0),
         );
         number("bisect", self.options.bisect.map(|n| n as i64));
+        number("instruments", self.options.instruments.map(|n| n as i64));
         number("seed", self.options.seed.map(|n| n as i64));
         number("depth", self.options.depth.map(i64::from));
         number("turns", flag(self.options.turns));
@@ -137,6 +138,7 @@ impl Handover {
                 "pages" => options.pages = true,
                 "calls" => options.warn_calls = true,
                 "bisect" => options.bisect = Some(number()? as u64),
+                "instruments" => options.instruments = Some(number()? as u64),
                 "sched" => options.sched = Sched::from_name(std::str::from_utf8(&bytes).ok()?)?,
                 "seed" => options.seed = Some(number()? as u64),
                 "depth" => options.depth = Some(number()? as u32),
@@ -236,6 +238,7 @@ mod tests {
             }),
             trace: true,
             bisect: Some(u64::MAX),
+            instruments: Some(5),
             warn_calls: true,
             dump: 3..9,
             lockstep: Some(u64::MAX),

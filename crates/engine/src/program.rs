@@ -79,6 +79,9 @@ pub struct Options {
     pub stretch: u64,
     /// Mistranslate an instruction of that block.
     pub spoil: Option<u64>,
+    /// Put instruments into all code and pass them: breakpoints at one of so many instructions (0:
+    /// none), and memory that nobody touches watched.
+    pub instruments: Option<u64>,
     /// Show the checksum of every page at the end of a recording and of a replay.
     pub pages: bool,
     /// Who runs when: the policy, the seed of its decisions, the depth of `pct`.
@@ -121,6 +124,7 @@ impl Options {
                 Some(("lockstep", n)) => self.lockstep = Some(number(n)?),
                 Some(("stretch", n)) => self.stretch = number(n)?,
                 Some(("spoil", n)) => self.spoil = Some(number(n)?),
+                Some(("instruments", n)) => self.instruments = Some(number(n)?),
                 Some(("dump", blocks)) => {
                     self.dump = range(blocks).ok_or_else(|| word.to_string())?;
                 }
@@ -234,7 +238,10 @@ mod tests {
         assert_eq!(options.bisect, Some(12));
         assert_eq!(options.debug("lockstep"), Ok(()));
         assert_eq!(options.lockstep, Some(u64::MAX));
-        assert_eq!(options.debug("lockstep=900,stretch=2,spoil=5"), Ok(()));
+        assert_eq!(
+            options.debug("lockstep=900,stretch=2,spoil=5,instruments=3"),
+            Ok(())
+        );
         let numbers = (options.lockstep, options.stretch, options.spoil);
         assert_eq!(numbers, (Some(900), 2, Some(5)));
         assert_eq!(options.debug("spoil=x"), Err("spoil=x".into()));

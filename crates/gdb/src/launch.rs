@@ -37,7 +37,8 @@ impl Folder {
             error,
         };
         let template = parent.join(name).into_os_string().into_vec();
-        let template = CString::new(template).map_err(|_| failed(io::ErrorKind::InvalidInput.into()))?;
+        let template =
+            CString::new(template).map_err(|_| failed(io::ErrorKind::InvalidInput.into()))?;
         let template = template.into_raw();
         // SAFETY: mkdtemp changes the string in place, without its length; it is ours again afterwards.
         let (made, path) = unsafe {

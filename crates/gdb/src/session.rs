@@ -294,11 +294,17 @@ impl<'a> Session<'a> {
             });
         }
         // What a program is started with is recorded.
-        let ignored = ["ProgramSignals:", "DisableRandomization:", "StartupWithShell:"];
-        Ok(match ignored.iter().any(|name| rest.starts_with(name.as_bytes())) {
-            true => "OK".into(),
-            false => UNKNOWN.into(),
-        })
+        let ignored = [
+            "ProgramSignals:",
+            "DisableRandomization:",
+            "StartupWithShell:",
+        ];
+        Ok(
+            match ignored.iter().any(|name| rest.starts_with(name.as_bytes())) {
+                true => "OK".into(),
+                false => UNKNOWN.into(),
+            },
+        )
     }
 
     /// What gdb has said to stop at.
@@ -351,7 +357,9 @@ impl<'a> Session<'a> {
 
     /// `Hg` or `Hc` and a thread.
     fn choose_thread(&mut self, rest: &[u8]) -> Result<Answer> {
-        let Some((what, id)) = rest.split_first().and_then(|(w, id)| Some((w, Id::parse(id)?)))
+        let Some((what, id)) = rest
+            .split_first()
+            .and_then(|(w, id)| Some((w, Id::parse(id)?)))
         else {
             return Ok(FAILED.into());
         };

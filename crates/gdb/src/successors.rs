@@ -116,10 +116,7 @@ mod tests {
         assert_eq!(next(&[0xc3]), [0x10_8000]);
         assert_eq!(next(&[0xff, 0xe0]), [0x2000]);
         assert_eq!(next(&[0xff, 0x14, 0xd8]), [0x10_2010]);
-        assert_eq!(
-            next(&[0x64, 0xff, 0x24, 0x25, 0x10, 0, 0, 0]),
-            [0x10_7010]
-        );
+        assert_eq!(next(&[0x64, 0xff, 0x24, 0x25, 0x10, 0, 0, 0]), [0x10_7010]);
         // jmp [rip+2]; syscall; rep movsb
         assert_eq!(next(&[0xff, 0x25, 2, 0, 0, 0]), [0x10_1008]);
         assert_eq!(next(&[0x0f, 0x05]), [0x1002]);

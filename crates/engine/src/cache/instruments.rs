@@ -15,6 +15,7 @@ use super::mutable::Mutable;
 use super::room::{map_anywhere, unmap_code};
 use super::{CodeCache, Image};
 use crate::context::{Exit, GsBlock, Ranges};
+use crate::layout;
 use crate::memory::{Fetch as Fetched, Memory};
 use crate::stats::Stats;
 use crate::translate::HEAD;
@@ -63,6 +64,8 @@ pub(super) struct Instrumented {
     mutable_shelf: Vec<Mutable>,
     /// Go on past every instrument: for tests over whole guests.
     pub(super) ignore: bool,
+    /// For such tests, breakpoints at one of so many instructions; taken when code is first run.
+    to_begin: Option<u64>,
 }
 
 impl Instruments {
@@ -122,6 +125,25 @@ impl CodeCache {
         self.run_from(gs, memory, stats, true, true)
     }
 
+    /// Does what [`Instrumented::for_tests`] was told, the first time.
+    pub(super) fn instrument_for_tests(&mut self, gs: &mut GsBlock, memory: &Memory) {
+        let Some(every) = self.instruments.to_begin.take() else {
+            return;
+        };
+        // A quarter of the filter says yes for this, and then the exact comparison no.
+        let nobodys = layout::HEAP.end - (1 << 20)..layout::HEAP.end;
+        let wanted = Instruments {
+            watches: vec![Watched {
+                range: nobodys,
+                reads: true,
+                writes: true,
+            }],
+            every: Some(every).filter(|&n| n > 0),
+            ..Instruments::default()
+        };
+        self.instrument(gs, memory, wanted);
+    }
+
     /// Takes the translations with the wanted checks from the shelf, and puts others there.
     pub(super) fn select(&mut self, memory: &Memory) {
         let instruments = &mut self.instruments;
@@ -178,6 +200,14 @@ impl CodeCache {
 }
 
 impl Instrumented {
+    /// With a breakpoint at one of so many instructions and memory watched that nobody touches, all
+    /// of which are passed without a stop.
+    pub(super) fn for_tests(every: Option<u64>) -> Instrumented {
+        let mut instruments = Instrumented::default();
+        (instruments.to_begin, instruments.ignore) = (every, every.is_some());
+        instruments
+    }
+
     /// Translations that nobody uses now.
     pub(super) fn shelved(&mut self) -> &mut [Image] {
         &mut self.shelf

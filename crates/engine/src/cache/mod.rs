@@ -11,6 +11,7 @@ pub mod region;
 mod room;
 mod run;
 pub mod saved;
+mod steps;
 pub mod store;
 #[cfg(test)]
 mod tests;
@@ -72,6 +73,7 @@ pub struct CodeCache {
     mutable: Mutable,
     instruments: Instrumented,
     access_reader: accesses::AccessReader,
+    steps: steps::Steps,
     atlas: SharedAtlas,
     store: Option<Store>,
     /// Entries used lately, by low bits of the guest pc: resuming after a system call must be fast.
@@ -109,8 +111,9 @@ impl CodeCache {
         Ok(CodeCache {
             images: Vec::new(),
             mutable: Mutable::new(private.start as u32..private.end as u32, Checks::default()),
-            instruments: Instrumented::default(),
+            instruments: Instrumented::for_tests(options.instruments),
             access_reader: accesses::AccessReader::default(),
+            steps: steps::Steps::default(),
             atlas,
             store,
             recent: vec![(0, 0); RECENT].into_boxed_slice(),
@@ -401,6 +404,7 @@ impl CodeCache {
             self.mutable.forget(range);
             self.instruments.forget(range);
         }
+        self.steps.forget();
         self.recent.fill((0, 0));
     }
 
@@ -454,8 +458,8 @@ impl CodeCache {
         self.images
             .iter()
             .map(|i| &i.region)
-            .find(|r| r.host.contains(&host))?
-            .place_of(host)
+            .find(|r| r.host.contains(&host))
+            .map_or_else(|| self.steps.place_of(host), |r| r.place_of(host))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Running translated code: in, out, one step at a time, and back to the guest's terms after a fault.
+//! Running translated code: in, out, and back to the guest's terms after a fault.
 
 use super::region::{Displaced, Spilled};
 use super::view::page_after;
@@ -8,8 +8,7 @@ use crate::guest::access;
 use crate::host::switch;
 use crate::memory::{Fetch as Fetched, Memory};
 use crate::stats::Stats;
-use crate::translate::checks::Checks;
-use crate::translate::{self, Shape};
+use crate::translate;
 
 impl CodeCache {
     /// Runs translated code for `gs.regs` until something needs the executor.
@@ -71,6 +70,7 @@ impl CodeCache {
             self.forget_stale(memory);
         }
         if self.dispatch_dirty {
+            self.instrument_for_tests(gs, memory);
             self.reset_dispatch(gs);
         }
         if self.stubs_waiting {
@@ -132,86 +132,8 @@ impl CodeCache {
         None
     }
 
-    /// [`CodeCache::step`] of one instruction, whatever signals wait: it never ends with
-    /// [`Exit::Attention`].
-    pub fn step_on(&mut self, gs: &mut GsBlock, memory: &mut Memory, stats: &mut Stats) -> Exit {
-        let mut called = gs.take_attention();
-        let exit = loop {
-            match self.step(gs, memory, stats, 1) {
-                Exit::Attention => called |= gs.take_attention(),
-                exit => break exit,
-            }
-        };
-        if called {
-            gs.attention = 1;
-        }
-        exit
-    }
-
-    /// Runs `count` instructions of the current thread in a throw-away translation.
-    pub fn step(
-        &mut self,
-        gs: &mut GsBlock,
-        memory: &mut Memory,
-        stats: &mut Stats,
-        count: usize,
-    ) -> Exit {
-        if memory.stale_pending() {
-            self.forget_stale(memory);
-        }
-        if self.dispatch_dirty {
-            self.reset_dispatch(gs);
-        }
-        let pc = gs.regs.rip;
-        let shape = Shape {
-            mutable: false,
-            stub: false,
-            single: Some(count),
-            optimise: false,
-            unchecked: true,
-        };
-        let mark = self.mutable.region.mark();
-        let (region, view) = (&mut self.mutable.region, View::of(memory));
-        let Some(block) = translate::translate(region, &view, pc, shape, &Checks::default()) else {
-            return fetch_fault(gs, memory, pc);
-        };
-        gs.resume = block.entry as u64;
-        gs.code = &raw const *self;
-        stats.entering();
-        // SAFETY: as in `enter`; nothing is linked to the fragment, so it can go afterwards.
-        let exit = unsafe { switch::enter(gs) };
-        stats.left(exit);
-        let arg = std::mem::take(&mut gs.exit_arg);
-        match exit {
-            Exit::Indirect if !is_canonical(gs.target) => {
-                self.refused_branch(gs);
-                self.mutable.region.rollback(mark);
-                return Exit::Fault;
-            }
-            Exit::Indirect => {
-                gs.regs.rip = gs.target;
-                gs.add_ticks(-1);
-            }
-            Exit::Syscall => {
-                gs.regs.rip = arg;
-                self.before_call = [gs.regs.gpr[RCX], gs.regs.gpr[R11]];
-                gs.regs.gpr[RCX] = arg;
-                gs.regs.gpr[R11] = gs.regs.rflags;
-            }
-            Exit::Fault => self.recover(gs),
-            Exit::Attention => {}
-            _ => gs.regs.rip = arg,
-        }
-        self.mutable.region.rollback(mark);
-        if exit == Exit::Indirect && gs.ticks_left == 0 {
-            Exit::Budget
-        } else {
-            exit
-        }
-    }
-
     /// Puts `gs.regs` into the guest's terms after a fault inside translated code.
-    fn recover(&mut self, gs: &mut GsBlock) {
+    pub(super) fn recover(&mut self, gs: &mut GsBlock) {
         // int3, int1 and int 4 report behind themselves; they are copied as they are.
         const BREAKPOINT: u64 = 3;
         const OVERFLOW: u64 = 4;
@@ -253,7 +175,7 @@ impl CodeCache {
     }
 
     /// The CPU refuses a branch to a non-canonical address at the branch itself.
-    fn refused_branch(&mut self, gs: &mut GsBlock) -> Exit {
+    pub(super) fn refused_branch(&mut self, gs: &mut GsBlock) -> Exit {
         const SI_KERNEL: i32 = 0x80;
         const GENERAL_PROTECTION: u64 = 13;
         let source = gs.source as u32;
@@ -293,12 +215,12 @@ pub fn maybe_spoiled(memory: &Memory, pc: u64) -> u64 {
 }
 
 /// Addresses have 47 bits here, or their complement.
-fn is_canonical(addr: u64) -> bool {
+pub(super) fn is_canonical(addr: u64) -> bool {
     ((addr as i64) << 16 >> 16) as u64 == addr
 }
 
 /// The guest jumped to where nothing can be executed.
-fn fetch_fault(gs: &mut GsBlock, memory: &Memory, addr: u64) -> Exit {
+pub(super) fn fetch_fault(gs: &mut GsBlock, memory: &Memory, addr: u64) -> Exit {
     const SEGV_MAPERR: i32 = 1;
     const SEGV_ACCERR: i32 = 2;
     let found = memory.fetch(addr);

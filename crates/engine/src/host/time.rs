@@ -133,6 +133,70 @@ extern "C" fn replayed() {
     )
 }
 
+/// Where [`freeze`] puts what it is told.
+const REAL: usize = 0;
+const MONOTONIC: usize = 1;
+const OF_DAY: usize = 2;
+const SECONDS: usize = 3;
+
+/// Gives the same answer every time: what is in the buffer at this place.
+macro_rules! frozen {
+    ($name:ident, $at:expr) => {
+        #[unsafe(naked)]
+        extern "C" fn $name() {
+            naked_asm!(
+                "mov r8, [{base} + {pointer}]",
+                "mov rax, [r8 + 24 * {at}]",
+                "mov r9, [r8 + 24 * {at} + 8]",
+                "mov [{base} + {time}], r9",
+                "mov r9, [r8 + 24 * {at} + 16]",
+                "mov [{base} + {time} + 8], r9",
+                "ret",
+                base = const GS_BLOCK,
+                pointer = const POINTER,
+                time = const TIME,
+                at = const $at,
+            )
+        }
+    };
+}
+frozen!(frozen_real, REAL);
+frozen!(frozen_monotonic, MONOTONIC);
+frozen!(frozen_of_day, OF_DAY);
+frozen!(frozen_seconds, SECONDS);
+
+/// By the clock that is asked for: the calendar's, or another, and then it is the time since the start.
+#[unsafe(naked)]
+extern "C" fn frozen_clock() {
+    naked_asm!(
+        "test edi, edi",
+        "je {real}",
+        "cmp edi, {coarse}",
+        "je {real}",
+        "jmp {monotonic}",
+        real = sym frozen_real,
+        monotonic = sym frozen_monotonic,
+        coarse = const libc::CLOCK_REALTIME_COARSE,
+    )
+}
+
+/// From now on time calls are answered with this, in seconds and nanoseconds, until it is called again: by
+/// the calendar's clock, and since the start.
+pub fn freeze(gs: &mut GsBlock, real: [u64; 2], monotonic: [u64; 2]) {
+    gs.vdso = [
+        frozen_clock as *const () as u64,
+        frozen_of_day as *const () as u64,
+        frozen_seconds as *const () as u64,
+        0,
+    ];
+    // SAFETY: made in `replay`, with room for more, and only translated code uses it besides.
+    let buffer = unsafe { std::slice::from_raw_parts_mut(gs.values.buffer, BUFFER) };
+    buffer[REAL] = [0, real[0], real[1]];
+    buffer[MONOTONIC] = [0, monotonic[0], monotonic[1]];
+    buffer[OF_DAY] = [0, real[0], real[1] / 1000];
+    buffer[SECONDS] = [real[0], real[0], 0];
+}
+
 fn new_buffer(gs: &mut GsBlock) {
     gs.values.buffer = Box::leak(vec![[0u64; 3]; BUFFER].into_boxed_slice()).as_mut_ptr();
     gs.values.used = 0;

@@ -356,6 +356,37 @@ impl Memory {
     }
 }
 
+/// For a replay that leaves the recording.
+impl Memory {
+    /// Writes from outside, whatever the guest's own rights are there; code that is changed is code that may
+    /// change from then on.
+    pub fn poke(&mut self, addr: u64, bytes: &[u8]) -> Result<(), ApplyError> {
+        let end = addr.saturating_add(bytes.len() as u64);
+        let pages = addr & !(PAGE - 1)..end.saturating_add(PAGE - 1) & !(PAGE - 1);
+        self.fill(addr, bytes)?;
+        let code = |m: &Mapping| m.executable() && m.immutable();
+        if self.map.overlapping(pages.clone()).any(code) {
+            self.map.update(pages.clone(), |m| m.was_writable = true);
+            self.code.mark_stale(pages);
+        }
+        Ok(())
+    }
+
+    /// There is nobody to wait for: all pages that are closed can be used, with what they last had.
+    pub fn open_all(&mut self) {
+        for (range, closed) in govern::runs(0..layout::ADDRESS_END) {
+            if !closed {
+                continue;
+            }
+            let parts = self.map.overlapping(range.clone());
+            for m in parts.map(|m| m.slice(range.start, range.end)) {
+                let _ = host::mprotect(m.start..m.end, real_prot(m.prot));
+            }
+            govern::replay_closed(range, false);
+        }
+    }
+}
+
 /// Moves in one go, or piece by piece where the real mapping is cut differently than it was when
 /// recorded. The last piece grows.
 fn move_pieces(old: u64, old_len: u64, new: u64, new_len: u64, flags: i32) -> Result<(), i32> {

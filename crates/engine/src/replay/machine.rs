@@ -695,7 +695,7 @@ impl Machine {
     }
 
     /// Writes to guest memory as the kernel did: pages with translated code too.
-    fn write(&mut self, addr: u64, bytes: &[u8]) -> Result<(), access::Fault> {
+    pub(super) fn write(&mut self, addr: u64, bytes: &[u8]) -> Result<(), access::Fault> {
         if access::write_bytes(addr, bytes).is_ok() {
             return Ok(());
         }

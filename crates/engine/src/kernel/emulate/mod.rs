@@ -14,13 +14,16 @@ mod state;
 mod system;
 
 use std::arch::asm;
+use std::path::Path;
 
 use clew_recording::event::Instruction as Kind;
 
-use super::{cpuid, stop};
-use crate::context::{RAX, RBX, RCX, RDX, RSP, Regs};
+use super::cpuid::{self, Cpuid};
+use super::stop;
+use crate::context::{GsBlock, RAX, RBX, RCX, RDX, RSP, Regs};
 use crate::executor::Executor;
 use crate::guest::access;
+use crate::memory::Memory;
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, OpKind, Register};
 use state::Store;
 use system::System;
@@ -53,6 +56,33 @@ pub fn instruction(ex: &mut Executor) -> Done {
         }
     };
     Done { what, x87 }
+}
+
+/// Executes the instruction at `gs.regs.rip` for a thread that nobody records, as far as that takes no more
+/// than this: what programs run in the midst of their work. False if it faults, or is another one.
+pub fn alone(gs: &mut GsBlock, memory: &mut Memory, cpuid: &mut Cpuid) -> bool {
+    let bytes = fetch(gs.regs.rip);
+    let Some((common, len)) = common(&bytes) else {
+        let encoded = operand::decode(&bytes, &gs.regs);
+        let Some((encoded, store)) = encoded.and_then(|e| Store::of(&e).map(|s| (e, s))) else {
+            return false;
+        };
+        return state::Parts { gs, memory }.store(store, &encoded).is_ok();
+    };
+    let regs = &mut gs.regs;
+    match common {
+        Common::Cpuid => set_cpuid(regs, cpuid, None, false),
+        Common::TimeStamp { with_aux } => time_stamp(regs, with_aux),
+        Common::Random {
+            seed,
+            size,
+            register,
+        } => random(regs, seed, size, register),
+        Common::ProcessorId { register } => regs.gpr[register] = processor().1 as u64,
+        Common::Xgetbv | Common::Pause | Common::SegmentBase(_) => return pass(regs, common, len),
+    }
+    regs.rip += len;
+    true
 }
 
 /// Whether the x87 state changed.
@@ -113,20 +143,14 @@ fn give_way(ex: &mut Executor) {
 fn answer(ex: &mut Executor, common: Common, len: u64) -> Kind {
     match common {
         Common::Cpuid => {
-            let (leaf, subleaf) = (ex.gs.regs.gpr[RAX] as u32, ex.gs.regs.gpr[RCX] as u32);
             let folder = ex.options.cache_dir.as_deref();
             let portable = ex.options.portable;
-            let [eax, ebx, ecx, edx] = ex.kernel.cpuid.answer(leaf, subleaf, folder, portable);
-            let gpr = &mut ex.gs.regs.gpr;
-            gpr[RAX] = eax as u64;
-            gpr[RBX] = ebx as u64;
-            gpr[RCX] = ecx as u64;
-            gpr[RDX] = edx as u64;
+            set_cpuid(&mut ex.gs.regs, &mut ex.kernel.cpuid, folder, portable);
             ex.gs.regs.rip += len;
             return Kind::Cpuid;
         }
         Common::TimeStamp { with_aux } => {
-            time_stamp(ex, with_aux);
+            time_stamp(&mut ex.gs.regs, with_aux);
             ex.gs.regs.rip += len;
             return Kind::TimeStamp;
         }
@@ -135,7 +159,7 @@ fn answer(ex: &mut Executor, common: Common, len: u64) -> Kind {
             size,
             register,
         } => {
-            random(ex, seed, size, register);
+            random(&mut ex.gs.regs, seed, size, register);
             ex.gs.regs.rip += len;
             return Kind::Random;
         }
@@ -162,9 +186,19 @@ fn processor() -> (u64, u32) {
     (counter, aux)
 }
 
-fn time_stamp(ex: &mut Executor, with_aux: bool) {
+fn set_cpuid(regs: &mut Regs, cpuid: &mut Cpuid, folder: Option<&Path>, portable: bool) {
+    let gpr = &mut regs.gpr;
+    let (leaf, subleaf) = (gpr[RAX] as u32, gpr[RCX] as u32);
+    let [eax, ebx, ecx, edx] = cpuid.answer(leaf, subleaf, folder, portable);
+    gpr[RAX] = eax as u64;
+    gpr[RBX] = ebx as u64;
+    gpr[RCX] = ecx as u64;
+    gpr[RDX] = edx as u64;
+}
+
+fn time_stamp(regs: &mut Regs, with_aux: bool) {
     let (counter, aux) = processor();
-    let gpr = &mut ex.gs.regs.gpr;
+    let gpr = &mut regs.gpr;
     gpr[RAX] = counter & 0xffff_ffff;
     gpr[RDX] = counter >> 32;
     if with_aux {
@@ -174,7 +208,7 @@ fn time_stamp(ex: &mut Executor, with_aux: bool) {
 
 /// rdrand and rdseed: the carry flag says whether there was a number, the other arithmetic flags
 /// are cleared.
-fn random(ex: &mut Executor, seed: bool, size: u8, register: usize) {
+fn random(regs: &mut Regs, seed: bool, size: u8, register: usize) {
     let mut value = 0u64;
     let done: u8;
     // SAFETY: only executed for a guest that does so itself, so the CPU knows the instruction.
@@ -188,14 +222,14 @@ fn random(ex: &mut Executor, seed: bool, size: u8, register: usize) {
     if done == 0 {
         value = 0;
     }
-    let slot = &mut ex.gs.regs.gpr[register];
+    let slot = &mut regs.gpr[register];
     *slot = match size {
         2 => *slot & !0xffff | value & 0xffff,
         4 => value & 0xffff_ffff,
         _ => value,
     };
     const ARITHMETIC: u64 = 0x8d5;
-    ex.gs.regs.rflags = ex.gs.regs.rflags & !ARITHMETIC | done as u64;
+    regs.rflags = regs.rflags & !ARITHMETIC | done as u64;
 }
 
 /// The bytes at `pc`; zeroes where memory ends.

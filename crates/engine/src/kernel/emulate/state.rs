@@ -20,10 +20,12 @@ use std::ops::Range;
 
 use super::operand::{Encoded, Operand};
 use super::{bad_address, general_protection, write_fault};
-use crate::context::{RAX, RDX, Xsave};
+use crate::context::{GsBlock, RAX, RDX, Xsave};
 use crate::executor::Executor;
+use crate::guest::access;
 use crate::host::switch;
 use crate::kernel::cpuid;
+use crate::memory::Memory;
 
 /// An instruction that stores state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +87,7 @@ pub fn store(ex: &mut Executor, what: Store, ins: &Encoded) {
     }
     let written = match what {
         Store::Xsave | Store::Xsavec | Store::Fxsave => {
-            registers(ex, what, addr).map_err(|at| tried_first(ex, what, addr, at))
+            registers(&mut Parts::of(ex), what, addr).map_err(|at| tried_first(ex, what, addr, at))
         }
         Store::Fnsave { short } => environment(ex, addr, true, short),
         Store::Fnstenv { short } => environment(ex, addr, false, short),
@@ -102,20 +104,59 @@ pub fn is_canonical(addr: u64) -> bool {
 
 /// Writes parts of an image; the address of the first byte that can't be written on failure.
 pub fn write(ex: &mut Executor, addr: u64, bytes: &[u8]) -> Result<(), u64> {
-    if ex.write_guest(addr, bytes).is_ok() {
-        return Ok(());
-    }
-    // Which page it was.
-    let mut done = 0;
-    while done < bytes.len() {
-        let at = addr.wrapping_add(done as u64);
-        let piece = (4096 - at % 4096).min((bytes.len() - done) as u64) as usize;
-        if ex.write_guest(at, &bytes[done..done + piece]).is_err() {
-            return Err(at);
+    Parts::of(ex).write(addr, bytes)
+}
+
+/// What storing needs.
+pub struct Parts<'a> {
+    pub gs: &'a mut GsBlock,
+    pub memory: &'a mut Memory,
+}
+
+impl Parts<'_> {
+    fn of(ex: &mut Executor) -> Parts<'_> {
+        Parts {
+            gs: ex.gs,
+            memory: &mut ex.memory,
         }
-        done += piece;
     }
-    Ok(())
+
+    fn put(&mut self, addr: u64, bytes: &[u8]) -> bool {
+        access::write_bytes(addr, bytes).is_ok()
+            || (self.memory.unprotect_for_kernel(addr, bytes.len() as u64)
+                && access::write_bytes(addr, bytes).is_ok())
+    }
+
+    fn write(&mut self, addr: u64, bytes: &[u8]) -> Result<(), u64> {
+        if self.put(addr, bytes) {
+            return Ok(());
+        }
+        // Which page it was.
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = addr.wrapping_add(done as u64);
+            let piece = (4096 - at % 4096).min((bytes.len() - done) as u64) as usize;
+            if !self.put(at, &bytes[done..done + piece]) {
+                return Err(at);
+            }
+            done += piece;
+        }
+        Ok(())
+    }
+
+    /// xsave, xsavec and fxsave, to an address that suits them; where it fails.
+    pub fn store(&mut self, what: Store, ins: &Encoded) -> Result<(), u64> {
+        let Operand::Memory { addr, .. } = ins.operand else {
+            return Err(0);
+        };
+        let suits = is_canonical(addr) && addr.is_multiple_of(what.alignment());
+        if !suits || what.changes_x87() {
+            return Err(0);
+        }
+        registers(self, what, addr)?;
+        self.gs.regs.rip += ins.len;
+        Ok(())
+    }
 }
 
 /// The components in an image, and where.
@@ -126,8 +167,8 @@ const AVX: u64 = 4;
 const COMPACTED: u64 = 1 << 63;
 const HEADER: u64 = 512;
 
-fn asked(ex: &Executor) -> u64 {
-    let gpr = &ex.gs.regs.gpr;
+fn asked(gs: &GsBlock) -> u64 {
+    let gpr = &gs.regs.gpr;
     ((gpr[RDX] << 32) | (gpr[RAX] & u32::MAX as u64)) & cpuid::XCR0
 }
 
@@ -135,7 +176,7 @@ fn asked(ex: &Executor) -> u64 {
 fn tried_first(ex: &Executor, what: Store, addr: u64, failed: u64) -> u64 {
     let size = match what {
         Store::Fxsave => 512,
-        _ if asked(ex) & AVX != 0 => cpuid::XSAVE_SIZE as u64,
+        _ if asked(ex.gs) & AVX != 0 => cpuid::XSAVE_SIZE as u64,
         _ => HEADER + 64,
     };
     let last = addr + (size - 1);
@@ -146,12 +187,12 @@ fn tried_first(ex: &Executor, what: Store, addr: u64, failed: u64) -> u64 {
     if writable { failed } else { last }
 }
 
-fn registers(ex: &mut Executor, what: Store, addr: u64) -> Result<(), u64> {
+fn registers(to: &mut Parts, what: Store, addr: u64) -> Result<(), u64> {
     let mut area = Xsave::default();
-    switch::save_extended(ex.gs, &mut area);
-    let asked = asked(ex);
+    switch::save_extended(to.gs, &mut area);
+    let asked = asked(to.gs);
     for part in parts(what, asked).into_iter().flatten() {
-        write(ex, addr + part.start as u64, &area.0[part])?;
+        to.write(addr + part.start as u64, &area.0[part])?;
     }
     let header = addr + HEADER;
     match what {
@@ -161,13 +202,13 @@ fn registers(ex: &mut Executor, what: Store, addr: u64) -> Result<(), u64> {
                 return Err(header);
             }
             let in_use = u64::from_le_bytes(kept) & !asked | asked;
-            write(ex, header, &in_use.to_le_bytes())
+            to.write(header, &in_use.to_le_bytes())
         }
         Store::Xsavec => {
             let mut words = [0; 16];
             words[..8].copy_from_slice(&asked.to_le_bytes());
             words[8..].copy_from_slice(&(asked | COMPACTED).to_le_bytes());
-            write(ex, header, &words)
+            to.write(header, &words)
         }
         _ => Ok(()),
     }

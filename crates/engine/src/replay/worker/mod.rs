@@ -9,9 +9,12 @@
 //! - `serve`: commands and replies; forks
 //! - `travel`: going forward
 //! - `stops`, `search`: where to stop, and going forward until one comes
+//! - `excursion`, `answers`: leaving the recording
 //! - `show`: registers, memory, mappings, threads
 
+mod answers;
 mod channel;
+mod excursion;
 pub mod protocol;
 mod search;
 mod serve;

@@ -236,7 +236,7 @@ impl Worker {
     }
 
     /// What the next instruction will touch of what is watched for that.
-    fn touched_here(&mut self) -> Option<Seen> {
+    pub(super) fn touched_here(&mut self) -> Option<Seen> {
         if !self.wanted.any_access() {
             return None;
         }

@@ -6,6 +6,7 @@ use clew_recording::event::{Event, Record, ThreadId};
 use clew_recording::reader::StreamReader;
 
 use super::channel::{Channel, Received};
+use super::excursion::Astray;
 use super::protocol::{CHANNELS, Command, Mark, Reply, Stopped};
 use super::stops::{Seen, Wanted};
 use super::travel::Halt;
@@ -36,6 +37,8 @@ pub struct Worker {
     /// An event changed what is watched, or wrote to it; where it was due.
     pub(super) kernel_wrote: Option<Seen>,
     pub(super) came_from: (Mark, ThreadId),
+    /// This worker has left the recording.
+    pub(super) astray: Option<Astray>,
     /// A command that came while another was carried out.
     waiting: Option<Command>,
 }
@@ -70,6 +73,7 @@ impl Worker {
             wanted: Wanted::default(),
             kernel_wrote: None,
             came_from: (Mark::default(), 0),
+            astray: None,
             waiting: None,
         }
     }
@@ -125,6 +129,9 @@ impl Worker {
     fn obey(&mut self, command: Command) -> Result<Option<Reply>, Halt> {
         let reply = match command {
             Command::Fork { channel } => return self.fork(channel),
+            Command::Advance { .. } | Command::Step if self.astray.is_some() => {
+                Reply::Refused("an excursion can't follow the recording any more".into())
+            }
             Command::Advance { goal, take } => Reply::Stopped(self.advance(goal, take)?),
             Command::Step => Reply::Stopped(self.step()?),
             Command::Where => Reply::Stopped(Stopped {
@@ -142,9 +149,11 @@ impl Worker {
                 self.wanted = Wanted::new(stops);
                 return Ok(None);
             }
-            Command::Write { .. } | Command::SetRegisters { .. } | Command::Run { .. } => {
-                Reply::Refused("not yet".into())
+            Command::Write { addr, bytes } => self.poke(addr, &bytes)?,
+            Command::SetRegisters { thread, registers } => {
+                self.set_registers(thread, &registers)?
             }
+            Command::Run { ticks } => self.run_astray(ticks)?,
         };
         Ok(Some(reply))
     }

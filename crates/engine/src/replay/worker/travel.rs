@@ -92,6 +92,9 @@ impl Worker {
     }
 
     fn next_here(&mut self) -> Done<Option<Next>> {
+        if self.astray.is_some() {
+            return Ok(None);
+        }
         let Some(Record::Event(event)) = self.reader.peek()? else {
             return Ok(Some(Next::CutOff));
         };
