@@ -20,7 +20,10 @@ pub const GO: &str = "clew: type stepi to go there\n";
 pub enum Move {
     To(Target),
     /// Back to the last change of this memory.
-    LastChange { addr: u64, len: u64 },
+    LastChange {
+        addr: u64,
+        len: u64,
+    },
     /// To where an expression's truth changes.
     Transition(String),
     /// Out of a what-if.
@@ -197,10 +200,11 @@ impl Session<'_> {
         let mut all: Vec<(&String, &Position)> = self.bookmarks.iter().collect();
         all.sort_by_key(|(_, position)| **position);
         let width = all.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-        all.iter().fold(String::new(), |mut text, (name, position)| {
-            let _ = writeln!(text, "{name:<width$}  {position}");
-            text
-        })
+        all.iter()
+            .fold(String::new(), |mut text, (name, position)| {
+                let _ = writeln!(text, "{name:<width$}  {position}");
+                text
+            })
     }
 
     /// Makes a pending move, as the answer to `how`.
@@ -216,6 +220,7 @@ impl Session<'_> {
             Move::LastChange { addr, len } => self.last_change(addr, len)?,
             Move::Back => self.here(),
             Move::Transition(expression) => {
+                let before = self.timeline.position()?;
                 let thread = self.timeline.at().thread;
                 let found = self
                     .helper
@@ -227,7 +232,7 @@ impl Session<'_> {
                     }
                     Err(text) => {
                         self.say(&format!("[clew: {text}]\n"))?;
-                        self.here()
+                        self.timeline.seek(Target::Position(before))?
                     }
                 }
             }

@@ -59,11 +59,6 @@ impl Files {
         }
     }
 
-    /// The copy of a file that the guest had mapped by this name.
-    pub fn copy(&self, path: &str) -> Option<&str> {
-        self.copies.get(path).map(String::as_str)
-    }
-
     /// Answers `vFile:...`, what is behind the colon. `made` knows what files in /proc say, and where
     /// links there lead to.
     pub fn answer(
@@ -179,10 +174,7 @@ impl Files {
     }
 }
 
-fn readlink(
-    rest: &[u8],
-    made: &mut dyn FnMut(&str) -> Option<Vec<u8>>,
-) -> Result<Vec<u8>, i32> {
+fn readlink(rest: &[u8], made: &mut dyn FnMut(&str) -> Option<Vec<u8>>) -> Result<Vec<u8>, i32> {
     let path = hex::bytes(rest).ok_or(EINVAL)?;
     let path = String::from_utf8(path).map_err(|_| ENOENT)?;
     let target = match path.starts_with("/proc/") {
@@ -284,7 +276,9 @@ mod tests {
                 "close" => files.close(rest),
                 "readlink" => readlink(rest, made),
                 _ => {
-                    files.open.insert(0, Found::Text(made("/proc/5/maps").unwrap()));
+                    files
+                        .open
+                        .insert(0, Found::Text(made("/proc/5/maps").unwrap()));
                     Ok(b"F0".to_vec())
                 }
             }

@@ -245,4 +245,3 @@ impl Session<'_> {
         Ok(Some(crate::siginfo::of_fault(signo, addr, mappings)))
     }
 }
-

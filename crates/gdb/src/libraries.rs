@@ -4,7 +4,7 @@
 //! Given by the stub rather than read by gdb, because the stub knows which file of the recording is
 //! mapped where a library lies, whatever its name means by now.
 
-use crate::auxv::{AT_PHDR, AT_PHNUM, Auxv};
+use crate::auxv::{AT_BASE, AT_PHDR, AT_PHNUM, Auxv};
 use crate::xml;
 
 const PT_DYNAMIC: u32 = 2;
@@ -38,8 +38,18 @@ pub struct Libraries {
 }
 
 impl Libraries {
-    /// What the loader has in its list now: nothing before it has begun, or in a static program.
+    /// What the loader has in its list now: only itself before it has begun, nothing in a static program.
     pub fn read(auxv: &Auxv, read: Read) -> Libraries {
+        let mut libraries = Libraries::listed(auxv, read);
+        if libraries.all.is_empty()
+            && let Some(itself) = loader_itself(auxv, read)
+        {
+            libraries.all.push(itself);
+        }
+        libraries
+    }
+
+    fn listed(auxv: &Auxv, read: Read) -> Libraries {
         let mut libraries = Libraries::default();
         let Some(mut entry) = debug(auxv, read).and_then(|debug| word(read, debug + 8)) else {
             return libraries;
@@ -93,6 +103,22 @@ impl Libraries {
     }
 }
 
+/// The loader, which is mapped before it can put itself into its list.
+fn loader_itself(auxv: &Auxv, read: Read) -> Option<Library> {
+    let base = auxv.get(AT_BASE).filter(|&base| base != 0)?;
+    let name = loader(auxv, read)?;
+    let offset = word(read, base.checked_add(32)?)?;
+    let count = word(read, base.checked_add(56)?)? & 0xffff;
+    let segments = headers(read, base.checked_add(offset)?, count)?;
+    let dynamic = segments.iter().find(|s| s.kind == PT_DYNAMIC)?;
+    Some(Library {
+        name,
+        entry: 0,
+        base,
+        dynamic: base.wrapping_add(dynamic.addr),
+    })
+}
+
 struct Segment {
     kind: u32,
     addr: u64,
@@ -102,6 +128,18 @@ struct Segment {
 /// The program's segments, where they are in memory.
 fn segments(auxv: &Auxv, read: Read) -> Option<Vec<Segment>> {
     let (at, count) = (auxv.get(AT_PHDR)?, auxv.get(AT_PHNUM)?);
+    let mut segments = headers(read, at, count)?;
+    // A position-independent program says where its headers should have been.
+    let planned = segments.iter().find(|s| s.kind == PT_PHDR);
+    let bias = planned.map_or(0, |planned| at.wrapping_sub(planned.addr));
+    for segment in &mut segments {
+        segment.addr = segment.addr.wrapping_add(bias);
+    }
+    Some(segments)
+}
+
+/// Segments as their headers say.
+fn headers(read: Read, at: u64, count: u64) -> Option<Vec<Segment>> {
     let mut segments = Vec::new();
     for n in 0..count.min(64) {
         let mut header = [0; HEADER as usize];
@@ -114,12 +152,6 @@ fn segments(auxv: &Auxv, read: Read) -> Option<Vec<Segment>> {
             addr: word(16),
             len: word(40),
         });
-    }
-    // A position-independent program says where its headers should have been.
-    let planned = segments.iter().find(|s| s.kind == PT_PHDR);
-    let bias = planned.map_or(0, |planned| at.wrapping_sub(planned.addr));
-    for segment in &mut segments {
-        segment.addr = segment.addr.wrapping_add(bias);
     }
     Some(segments)
 }

@@ -142,9 +142,9 @@ impl Points {
         match request.kind {
             Kind::Soft => self.breaks.retain(|p| p.addr != addr || p.hard),
             Kind::Hard => self.breaks.retain(|p| p.addr != addr || !p.hard),
-            kind => self.watches.retain(|w| {
-                w.kind != kind || w.watch.addr != addr || w.watch.len != request.len
-            }),
+            kind => self
+                .watches
+                .retain(|w| w.kind != kind || w.watch.addr != addr || w.watch.len != request.len),
         }
         Some(())
     }

@@ -98,12 +98,25 @@ mod tests {
         let words: Vec<&str> = maps.split_whitespace().collect();
         assert_eq!(
             words,
-            ["00400000-00401000", "r-xp", "00002000", "00:00", "0", "/bin/a\\012b"]
+            [
+                "00400000-00401000",
+                "r-xp",
+                "00002000",
+                "00:00",
+                "0",
+                "/bin/a\\012b"
+            ]
         );
         assert!(process.file("/proc/7/task/9/maps").is_some());
         assert_eq!(process.file("/proc/7/cmdline").unwrap(), b"a\0\0");
         assert_eq!(process.file("/proc/7/exe").unwrap(), b"/bin/a");
-        for none in ["/proc/8/maps", "/proc/7/mem", "/proc/7", "/proc/7/task/x/maps", "/etc/x"] {
+        for none in [
+            "/proc/8/maps",
+            "/proc/7/mem",
+            "/proc/7",
+            "/proc/7/task/x/maps",
+            "/etc/x",
+        ] {
             assert_eq!(process.file(none), None, "{none}");
         }
     }

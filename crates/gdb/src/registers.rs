@@ -85,7 +85,11 @@ enum Place {
     /// The number of the call that the thread waits in.
     Waits,
     /// Of the XSAVE area: where it is, which component, and its bytes there.
-    Extended { at: usize, component: u8, len: usize },
+    Extended {
+        at: usize,
+        component: u8,
+        len: usize,
+    },
     /// The tag word, which XSAVE keeps in a short form.
     Tags,
 }
@@ -324,9 +328,7 @@ pub fn get(registers: &Registers, waits: Option<u32>, number: usize) -> Option<V
         Place::Word(word) => registers.words[word].to_le_bytes().to_vec(),
         Place::Fixed(value) => value.to_le_bytes().to_vec(),
         Place::Waits => waits.map_or(-1, i64::from).to_le_bytes().to_vec(),
-        Place::Tags => u32::from(tags(&registers.extended))
-            .to_le_bytes()
-            .to_vec(),
+        Place::Tags => u32::from(tags(&registers.extended)).to_le_bytes().to_vec(),
         Place::Extended { at, component, len } => {
             let mut value = extended(&registers.extended, at, component, len);
             // An opcode has eleven bits.
@@ -386,7 +388,9 @@ pub fn set_all(registers: &mut Registers, mut values: &[u8]) -> Option<()> {
 
 /// Bytes of the XSAVE area; of a component that isn't in use, what it has at the start of a program.
 fn extended(area: &[u8], at: usize, component: u8, len: usize) -> Vec<u8> {
-    let in_use = area.get(COMPONENTS).is_some_and(|c| c >> component & 1 != 0);
+    let in_use = area
+        .get(COMPONENTS)
+        .is_some_and(|c| c >> component & 1 != 0);
     // MXCSR is kept even if no SSE register is.
     if in_use || at == 24 {
         let bytes = area.get(at..at + len);
@@ -493,7 +497,10 @@ mod tests {
         one.extended[XMM0] = 9;
         one.extended[YMMH0 + 255] = 8;
         let bytes = all(&one, None);
-        assert_eq!(bytes.len(), 16 * 8 + 8 + 7 * 4 + 80 + 32 + 256 + 4 + 24 + 256);
+        assert_eq!(
+            bytes.len(),
+            16 * 8 + 8 + 7 * 4 + 80 + 32 + 256 + 4 + 24 + 256
+        );
         let mut two = registers();
         set_all(&mut two, &bytes).unwrap();
         assert_eq!(all(&two, None), bytes);
@@ -526,8 +533,7 @@ mod tests {
         // 1.0 was pushed: top is 7.
         registers.extended[3] = 7 << 3;
         registers.extended[TAGS] = 0x80;
-        registers.extended[ST0..ST0 + 10]
-            .copy_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0x80, 0xff, 0x3f]);
+        registers.extended[ST0..ST0 + 10].copy_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0x80, 0xff, 0x3f]);
         assert_eq!(value(&registers, "ftag"), 0x3fff);
         registers.extended[ST0 + 7..ST0 + 10].fill(0);
         assert_eq!(value(&registers, "ftag"), 0x7fff);

@@ -70,6 +70,8 @@ pub struct Session<'a> {
     /// What gdb was last told.
     pub(crate) libraries: Option<Libraries>,
     pub(crate) bookmarks: BTreeMap<String, Position>,
+    /// Where the loader's entry of a library has the number of its thread-local block.
+    pub(crate) module_number: Option<u64>,
 }
 
 /// What to do after an answer.
@@ -127,6 +129,7 @@ impl<'a> Session<'a> {
             auxv,
             libraries: None,
             bookmarks: BTreeMap::new(),
+            module_number: None,
         })
     }
 
@@ -294,11 +297,17 @@ impl<'a> Session<'a> {
             });
         }
         // What a program is started with is recorded.
-        let ignored = ["ProgramSignals:", "DisableRandomization:", "StartupWithShell:"];
-        Ok(match ignored.iter().any(|name| rest.starts_with(name.as_bytes())) {
-            true => "OK".into(),
-            false => UNKNOWN.into(),
-        })
+        let ignored = [
+            "ProgramSignals:",
+            "DisableRandomization:",
+            "StartupWithShell:",
+        ];
+        Ok(
+            match ignored.iter().any(|name| rest.starts_with(name.as_bytes())) {
+                true => "OK".into(),
+                false => UNKNOWN.into(),
+            },
+        )
     }
 
     /// What gdb has said to stop at.
@@ -351,7 +360,9 @@ impl<'a> Session<'a> {
 
     /// `Hg` or `Hc` and a thread.
     fn choose_thread(&mut self, rest: &[u8]) -> Result<Answer> {
-        let Some((what, id)) = rest.split_first().and_then(|(w, id)| Some((w, Id::parse(id)?)))
+        let Some((what, id)) = rest
+            .split_first()
+            .and_then(|(w, id)| Some((w, Id::parse(id)?)))
         else {
             return Ok(FAILED.into());
         };

@@ -81,7 +81,10 @@ mod tests {
         };
         let told = |addr| {
             let info = of_fault(libc::SIGSEGV, addr, std::slice::from_ref(&mapping));
-            (info[8], u64::from_le_bytes(info[16..24].try_into().unwrap()))
+            (
+                info[8],
+                u64::from_le_bytes(info[16..24].try_into().unwrap()),
+            )
         };
         assert_eq!(told(0), (1, 0));
         assert_eq!(told(0x1800), (2, 0x1800));

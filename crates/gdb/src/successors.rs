@@ -42,8 +42,12 @@ fn after(
     let instruction = decoder.decode();
     let next = instruction.next_ip();
     match instruction.flow_control() {
+        // A system call is a call too, but not to somewhere.
         FlowControl::UnconditionalBranch | FlowControl::Call => {
-            vec![instruction.near_branch_target()]
+            match instruction.op0_kind() == OpKind::NearBranch64 {
+                true => vec![instruction.near_branch_target()],
+                false => vec![next],
+            }
         }
         FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => {
             vec![next, instruction.near_branch_target()]
@@ -116,10 +120,7 @@ mod tests {
         assert_eq!(next(&[0xc3]), [0x10_8000]);
         assert_eq!(next(&[0xff, 0xe0]), [0x2000]);
         assert_eq!(next(&[0xff, 0x14, 0xd8]), [0x10_2010]);
-        assert_eq!(
-            next(&[0x64, 0xff, 0x24, 0x25, 0x10, 0, 0, 0]),
-            [0x10_7010]
-        );
+        assert_eq!(next(&[0x64, 0xff, 0x24, 0x25, 0x10, 0, 0, 0]), [0x10_7010]);
         // jmp [rip+2]; syscall; rep movsb
         assert_eq!(next(&[0xff, 0x25, 2, 0, 0, 0]), [0x10_1008]);
         assert_eq!(next(&[0x0f, 0x05]), [0x1002]);
