@@ -30,6 +30,8 @@ pub struct Mi {
     log: Vec<String>,
     /// Stops that came before anybody asked.
     stops: Vec<Value>,
+    /// gdb has said that there is nothing more in that direction.
+    at_an_end: bool,
     shell_line: String,
 }
 
@@ -85,6 +87,7 @@ impl Mi {
             token: 0,
             log: Vec::new(),
             stops: Vec::new(),
+            at_an_end: false,
             shell_line: job.shell_line(),
         }
     }
@@ -264,12 +267,20 @@ impl Mi {
 
     /// Looks at a line that isn't the awaited one.
     fn take(&mut self, line: &str, console: &mut String) {
-        if let Some(text) = line.strip_prefix('~') {
-            console.push_str(&value::unquoted(text));
-        } else if let Some(results) = line.strip_prefix("*stopped,") {
-            self.stops.push(value::results(results));
-        } else if line == "*stopped" {
-            self.stops.push(value::results(""));
+        // What is printed by gdb, and by the program or who plays it.
+        if let Some(text) = line.strip_prefix(['~', '@']) {
+            let text = value::unquoted(text);
+            self.at_an_end |= text.contains("No more reverse-execution history");
+            console.push_str(&text);
+        } else if let Some(results) = line.strip_prefix("*stopped") {
+            let results = results.trim_start_matches(',');
+            // Older gdbs say it to people only.
+            let added = match self.at_an_end && !results.contains("reason=") {
+                true => format!("reason=\"no-history\",{results}"),
+                false => results.to_owned(),
+            };
+            self.at_an_end = false;
+            self.stops.push(value::results(&added));
         }
     }
 

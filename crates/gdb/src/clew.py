@@ -171,7 +171,6 @@ class Notice:
         self.said = False
         gdb.events.memory_changed.connect(self.changed)
         gdb.events.register_changed.connect(self.changed)
-        gdb.events.inferior_call.connect(self.changed)
         gdb.events.stop.connect(self.stopped)
 
     def changed(self, event):
@@ -186,12 +185,22 @@ class Notice:
 Notice()
 
 
+class Placed:
+    """A library, by the path that it had."""
+
+    def __init__(self, objfile, filename):
+        self.objfile = objfile
+        self.filename = filename
+
+    def __getattr__(self, name):
+        return getattr(self.objfile, name)
+
+
 class Printers:
     """Loads the scripts that gdb keeps for libraries; it looks for them by the library's own path, and
     here that has ROOT in front of it."""
 
     def __init__(self):
-        self.loaded = set()
         gdb.events.new_objfile.connect(self.on_new)
 
     def on_new(self, event):
@@ -200,18 +209,22 @@ class Printers:
         if name is None or not gdb.parameter("auto-load python-scripts"):
             return
         path = name[len(ROOT):]
-        for path in (os.path.realpath(path), path):
+        for path in {os.path.realpath(path), path}:
             for folder in self.folders("auto-load scripts-directory"):
                 script = folder + path + "-gdb.py"
-                if script in self.loaded or not os.path.isfile(script):
-                    continue
-                if not self.is_safe(script):
-                    continue
-                self.loaded.add(script)
-                try:
-                    gdb.execute("source " + script)
-                except gdb.error as error:
-                    gdb.write("clew: %s: %s\n" % (script, error), gdb.STDERR)
+                if os.path.isfile(script) and self.is_safe(script):
+                    self.load(script, Placed(event.new_objfile, path))
+
+    def load(self, script, objfile):
+        # A script asks for the library that it is loaded for, and looks for its modules from there.
+        current = gdb.current_objfile
+        gdb.current_objfile = lambda: objfile
+        try:
+            gdb.execute("source " + script)
+        except gdb.error as error:
+            gdb.write("clew: %s: %s\n" % (script, error), gdb.STDERR)
+        finally:
+            gdb.current_objfile = current
 
     def folders(self, parameter):
         names = {

@@ -137,9 +137,14 @@ impl Session<'_> {
         let Some(whatif) = &mut self.whatif else {
             return Ok(Report::plain(report::TRAP, tid));
         };
+        // Assignments are noticed on gdb's side.
+        let first = !whatif.ran && !whatif.changed && !whatif.free;
         whatif.ran = true;
         let ran = whatif.excursion.run(stops, FOREVER)?;
         self.mappings = None;
+        if first {
+            self.say("[clew: in a copy; when the program moves on, it is as it was recorded]\n")?;
+        }
         if !ran.output.is_empty() {
             let output = String::from_utf8_lossy(&ran.output).into_owned();
             self.say(&output)?;

@@ -40,7 +40,7 @@ int main(void) {
     int value = setjmp(out);  // MARK: setjmp
     if (!value) jump(0);
     char text[64];
-    snprintf(text, sizeof text, "%d %d %d", total, product, value);
+    snprintf(text, sizeof text, "%d %d %d", total, product, value);  // MARK: text
     int sorted[5] = {3, 1, 4, 1, 5};
     qsort(sorted, 5, sizeof *sorted, compare);
     pid_t pid = getpid();

@@ -141,7 +141,7 @@ fn bookmarks(test: &str) -> Result<(), Failed> {
 fn threads(test: &str) -> Result<(), Failed> {
     let place = Place::guest(test, "named.c")?;
     let mut mi = place.mi()?;
-    mi.command("-break-insert -t -c \"mine == 4\" count")?;
+    mi.command("-break-insert -t -c \"turn == 14\" count")?;
     mi.go(FORTH)?;
     has(&mi.console("clew threads")?, &["alpha", "beta", "gamma"])
 }

@@ -233,7 +233,7 @@ fn in_a_library(test: &str) -> Result<(), Failed> {
     let seen = there_and_back(&mut mi, |mi, stop| {
         Ok((stop.function(), mi.number("$rdx")?))
     })?;
-    require(seen.len() == 2 && seen[0].1 == 11, || format!("{seen:?}"))
+    require(seen.len() == 2 && seen[0].1 == 8, || format!("{seen:?}"))
 }
 
 /// A breakpoint that is pending until the program has loaded the library.

@@ -224,7 +224,7 @@ fn all_statuses(mi: &mut Mi) -> Result<Vec<i64>, Failed> {
     while seen.len() < 3 {
         let stop = mi.go(FORTH)?;
         match stop.reason().as_str() {
-            "watchpoint-trigger" => seen.push(mi.number("status")?),
+            "watchpoint-trigger" => seen.push(change(&stop, true).1.parse()?),
             // Children that are left alone are no stops of this program.
             other => return Err(mi.failure(&format!("stopped: {other:?}")).into()),
         }
@@ -244,7 +244,10 @@ fn by_a_thread(test: &str) -> Result<(), Failed> {
         &stack,
         &[&format!("overwrite.c:{}", place.line("overwritten"))],
     )?;
-    has(&mi.console("thread")?, &["renamer"])?;
+    has(
+        &mi.console("python print(gdb.selected_thread().name)")?,
+        &["renamer"],
+    )?;
     has(&mi.console("print session.parent")?, &["<root>"])
 }
 
