@@ -7,7 +7,7 @@ use clew_recording::reader::StreamReader;
 
 use super::channel::{Channel, Received};
 use super::excursion::Astray;
-use super::protocol::{CHANNELS, Command, Mark, Reply, Stopped};
+use super::protocol::{CHANNELS, Command, EventStop, Mark, Reply, Stopped};
 use super::stops::{Seen, Wanted};
 use super::travel::Halt;
 use crate::kernel::stop;
@@ -37,6 +37,8 @@ pub struct Worker {
     /// An event changed what is watched, or wrote to it; where it was due.
     pub(super) kernel_wrote: Option<Seen>,
     pub(super) came_from: (Mark, ThreadId),
+    /// The last event that did something, as what one may stop behind it.
+    pub(super) came_by: Option<EventStop>,
     /// This worker has left the recording.
     pub(super) astray: Option<Astray>,
     /// A command that came while another was carried out.
@@ -73,6 +75,7 @@ impl Worker {
             wanted: Wanted::default(),
             kernel_wrote: None,
             came_from: (Mark::default(), 0),
+            came_by: None,
             astray: None,
             waiting: None,
         }
