@@ -139,9 +139,20 @@ impl Machine {
         Ok(self.single(event)? == Stepped::Due)
     }
 
-    /// Runs the current thread towards the event, at most to `limit` ticks after the last one. With `past`,
-    /// instruments of the instruction that it stands on don't count.
-    pub fn approach(&mut self, event: &Event, limit: u64, past: bool) -> Result<Came, Divergence> {
+    /// Runs the current thread towards the event, at most to `limit` ticks after the last one.
+    pub fn approach(&mut self, event: &Event, limit: u64) -> Result<Came, Divergence> {
+        self.approach_past(event, limit, false, &mut |_| false)
+    }
+
+    /// The same where there are instruments; `passes` says which don't matter. With `past`, those of the
+    /// instruction that the thread stands on don't count.
+    pub fn approach_past(
+        &mut self,
+        event: &Event,
+        limit: u64,
+        past: bool,
+        passes: &mut dyn FnMut(&mut Machine) -> bool,
+    ) -> Result<Came, Divergence> {
         if self.is_due(event) {
             return Ok(Came::Due);
         }
@@ -152,7 +163,8 @@ impl Machine {
             Lies::Here => Ok(Came::Due),
             Lies::Ahead { ticks, kinds } => {
                 // One tick more than to the event: reaching it means that it was missed.
-                let exit = self.run_to(event, limit.min(ticks.saturating_add(1)), past)?;
+                let to = limit.min(ticks.saturating_add(1));
+                let exit = self.run_to(event, to, past, passes)?;
                 let since = self.since();
                 match exit {
                     Exit::Break | Exit::Watch => Ok(Came::Instrument(exit)),
@@ -165,7 +177,7 @@ impl Machine {
                 }
             }
             Lies::At(place) if self.since() < place.ticks => {
-                match self.run_to(event, limit.min(place.ticks), past)? {
+                match self.run_to(event, limit.min(place.ticks), past, passes)? {
                     exit @ (Exit::Break | Exit::Watch) => Ok(Came::Instrument(exit)),
                     Exit::Budget if self.is_due(event) => Ok(Came::Due),
                     Exit::Budget => Ok(Came::Limit),
@@ -178,13 +190,20 @@ impl Machine {
     }
 
     /// Runs to so many ticks after the last event, or to an exit before.
-    fn run_to(&mut self, event: &Event, ticks: u64, past: bool) -> Result<Exit, Divergence> {
+    fn run_to(
+        &mut self,
+        event: &Event,
+        ticks: u64,
+        past: bool,
+        passes: &mut dyn FnMut(&mut Machine) -> bool,
+    ) -> Result<Exit, Divergence> {
         let budget = self.left_of(ticks)?;
         self.set_budget(budget);
         self.stop_at_quiet = quiet_stop(event);
         let mut past = past;
         let exit = loop {
             match self.enter_with(std::mem::take(&mut past)) {
+                Exit::Break | Exit::Watch if passes(self) => past = true,
                 // With the trap flag set, one instruction.
                 exit if is_inner(exit) && exit != Exit::Budget => {}
                 exit => break exit,

@@ -34,7 +34,36 @@ static void *work(void *arg) {
     return NULL;
 }
 
+// For excursions: nobody calls these.
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+long say(int n) { return printf("%d of %ld bytes\n", n, (long)time(NULL) > 1000) + fflush(stdout); }
+long take_memory(long size) {
+    char *p = malloc(size);
+    memset(p, 7, size);
+    long last = p[size - 1];
+    free(p);
+    return last;
+}
+long abort_now(void) { abort(); }
+long leave(int status) { exit(status); }
+long touch(long addr) { return *(volatile long *)addr; }
+long spin(void) { for (;;) counter++; }
+long wait_for_nobody(void) {
+    pthread_mutex_lock(&lock);
+    return pthread_mutex_lock(&lock);
+}
+
+// So often that it takes a second or so; see `speed`.
+static void many(int n) {
+    for (int i = 0; i < n; i++)
+        counter += mix(i) & 3;
+}
+
 int main(int argc, char **argv) {
+    if (argc > 2) {
+        many(atoi(argv[2]));
+        return 0;
+    }
     struct itimerval timer = {{0, 2000}, {0, 2000}};
     signal(SIGALRM, on_alarm);
     setitimer(ITIMER_REAL, &timer, NULL);

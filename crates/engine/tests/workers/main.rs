@@ -2,7 +2,9 @@
 //! runs in a forked child, since processes that fork must have one thread.
 
 mod commander;
+mod excursions;
 mod searches;
+mod speed;
 mod ways;
 
 pub type Case = (&'static str, fn());
@@ -13,7 +15,13 @@ fn main() {
         .filter(|arg| !arg.starts_with('-'))
         .collect();
     let mut failed = 0;
-    for (name, case) in ways::cases().into_iter().chain(searches::cases()) {
+    let cases = [
+        ways::cases(),
+        searches::cases(),
+        excursions::cases(),
+        speed::cases(&wanted),
+    ];
+    for (name, case) in cases.into_iter().flatten() {
         if !wanted.is_empty() && !wanted.iter().any(|part| name.contains(part.as_str())) {
             continue;
         }

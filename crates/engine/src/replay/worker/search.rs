@@ -8,9 +8,10 @@ use clew_recording::event::{Event, Record, ThreadId};
 
 use super::protocol::{Goal, Hit, HitKind, Mark, Stopped, Take, Why};
 use super::serve::Worker;
-use super::stops::Seen;
+use super::stops::{Seen, Wanted};
 use super::travel::{Done, Leg};
 use crate::cache::instruments::Instruments;
+use crate::replay::Machine;
 use crate::replay::approach::{Came, Lies, Stepped, place_of};
 
 struct Search {
@@ -108,17 +109,30 @@ impl Worker {
             Leg::Event => self.search_event(search),
             Leg::Single => self.search_single(search),
             Leg::Run { .. } if by_hand => self.search_single(search),
-            Leg::Run { limit, .. } => match self.run_on(limit, search.past)? {
-                Came::Limit => {
-                    search.past = false;
-                    Ok(None)
-                }
-                Came::Due => {
-                    search.past = true;
-                    Ok(None)
-                }
-                Came::Instrument(_) => self.search_instrument(search),
-            },
+            Leg::Run { limit, .. } => self.search_running(search, limit),
+        }
+    }
+
+    /// Runs at most to `limit` ticks after the last event.
+    fn search_running(&mut self, search: &mut Search, limit: u64) -> Done<Option<Why>> {
+        let events = self.reader.position();
+        let Some(Record::Event(event)) = self.reader.peek()? else {
+            return Ok(None);
+        };
+        let wanted = &mut self.wanted;
+        let (mut breaks, past) = (false, search.past);
+        let came = self
+            .machine
+            .approach_past(event, limit, past, &mut |machine| {
+                breaks = wanted.breaks_at(machine.current, &machine.gs.regs);
+                search.passes(machine, wanted, events, breaks)
+            })?;
+        self.steps = (came == Came::Limit).then_some(0);
+        search.past = came == Came::Due;
+        match came {
+            Came::Limit | Came::Due => Ok(None),
+            Came::Instrument(_) if breaks => Ok(Some(Why::Break)),
+            Came::Instrument(_) => self.watched_single(search, self.mark()),
         }
     }
 
@@ -212,46 +226,14 @@ impl Worker {
         Ok(None)
     }
 
-    fn search_instrument(&mut self, search: &mut Search) -> Done<Option<Why>> {
-        self.settle(search);
-        let mark = self.mark();
-        let regs = &self.machine.gs.regs;
-        if self.wanted.breaks_at(self.machine.current, regs) {
-            let hit = self.hit(HitKind::Break);
-            if search.take(hit) {
-                return Ok(Some(Why::Break));
-            }
-        }
-        if self.wanted.any_watch() {
-            if search.first {
-                return self.watched_single(search, mark);
-            }
-            if let Some(seen) = self.touched_here() {
-                search.last = Some(watch_hit(mark, self.machine.current, seen, false));
-            }
-            search.pending = Some((mark, self.machine.current));
-        }
-        search.past = true;
-        Ok(None)
-    }
-
     /// What the next instruction will touch of what is watched for that.
     pub(super) fn touched_here(&mut self) -> Option<Seen> {
-        if !self.wanted.any_access() {
-            return None;
-        }
-        let accesses = self.machine.code.accesses(self.machine.gs);
-        self.wanted.touched(&accesses)
+        touched(&mut self.machine, &self.wanted)
     }
 
     /// Has the last instruction that came to watched memory changed it?
     fn settle(&mut self, search: &mut Search) {
-        let Some((mark, thread)) = search.pending.take() else {
-            return;
-        };
-        if let Some(seen) = self.wanted.changed(&self.machine.memory) {
-            search.last = Some(watch_hit(mark, thread, seen, false));
-        }
+        search.settle(&self.machine, &mut self.wanted);
     }
 
     fn hit(&self, kind: HitKind) -> Hit {
@@ -278,7 +260,64 @@ fn watch_hit(at: Mark, thread: ThreadId, seen: Seen, by_event: bool) -> Hit {
     }
 }
 
+fn touched(machine: &mut Machine, wanted: &Wanted) -> Option<Seen> {
+    if !wanted.any_access() {
+        return None;
+    }
+    let accesses = machine.code.accesses(machine.gs);
+    wanted.touched(&accesses)
+}
+
 impl Search {
+    /// The thread has come to an instruction with an instrument, and maybe to a breakpoint that counts.
+    /// Notes what is to be noted; whether to go on past it.
+    fn passes(
+        &mut self,
+        machine: &mut Machine,
+        wanted: &mut Wanted,
+        events: u64,
+        breaks: bool,
+    ) -> bool {
+        let watches = wanted.any_watch();
+        if !breaks && !watches {
+            return true;
+        }
+        self.settle(machine, wanted);
+        let (pc, sp) = machine.place_now();
+        let mark = Mark {
+            event: events,
+            ticks: machine.since(),
+            pc,
+            sp,
+        };
+        let thread = machine.current;
+        if breaks {
+            self.last = Some(Hit {
+                at: mark,
+                steps: None,
+                thread,
+                kind: HitKind::Break,
+            });
+        }
+        if watches && !self.first {
+            if let Some(seen) = touched(machine, wanted) {
+                self.last = Some(watch_hit(mark, thread, seen, false));
+            }
+            self.pending = Some((mark, thread));
+        }
+        !self.first
+    }
+
+    /// Has the last instruction that came to watched memory changed it?
+    fn settle(&mut self, machine: &Machine, wanted: &mut Wanted) {
+        let Some((mark, thread)) = self.pending.take() else {
+            return;
+        };
+        if let Some(seen) = wanted.changed(&machine.memory) {
+            self.last = Some(watch_hit(mark, thread, seen, false));
+        }
+    }
+
     /// Keeps a hit; whether to stay there.
     fn take(&mut self, hit: Hit) -> bool {
         self.last = Some(hit);

@@ -3,7 +3,7 @@
 //! In: [`Stops`]. Out: instruments for translated code, and answers: does this breakpoint count, has what
 //! is watched changed, is this event wanted?
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use clew_recording::event::{Event, ThreadId};
 
@@ -24,7 +24,7 @@ const NUMBERS: Numbers = Numbers {
 /// What was asked for.
 #[derive(Default)]
 pub struct Wanted {
-    breaks: HashMap<u64, Vec<Place>>,
+    breaks: FxHashMap<u64, Vec<Place>>,
     pub watches: Vec<Watch>,
     /// What is in the memory of each watch, where it can be read.
     contents: Vec<Option<Vec<u8>>>,
@@ -82,7 +82,7 @@ pub struct Seen {
 
 impl Wanted {
     pub fn new(stops: Stops) -> Wanted {
-        let mut breaks: HashMap<u64, Vec<Place>> = HashMap::new();
+        let mut breaks: FxHashMap<u64, Vec<Place>> = FxHashMap::default();
         for at in &stops.breaks {
             breaks.entry(at.addr).or_default().push(Place::new(at));
         }

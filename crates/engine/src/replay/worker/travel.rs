@@ -136,7 +136,7 @@ impl Worker {
             while !self.machine.is_due(event) {
                 match self.machine.is_stepping(event) {
                     true => drop(self.machine.single(event)?),
-                    false => drop(self.machine.approach(event, u64::MAX, false)?),
+                    false => drop(self.machine.approach(event, u64::MAX)?),
                 }
             }
             self.machine.clear_spoiled();
@@ -365,22 +365,18 @@ impl Worker {
             Leg::Over(why) => return Ok(Some(why)),
             Leg::Event | Leg::Run { to_event: true, .. } => self.apply()?,
             Leg::Single => drop(self.single()?),
-            Leg::Run { limit, .. } => drop(self.run_on(limit, false)?),
+            Leg::Run { limit, .. } => self.run_on(limit)?,
         }
         Ok(None)
     }
 
     /// Runs, at most to `limit` ticks after the last event.
-    pub(super) fn run_on(&mut self, limit: u64, past: bool) -> Done<Came> {
-        let Some(Record::Event(event)) = self.reader.peek()? else {
-            return Ok(Came::Due);
-        };
-        let came = self.machine.approach(event, limit, past)?;
-        self.steps = match came {
-            Came::Limit => Some(0),
-            Came::Due | Came::Instrument(_) => None,
-        };
-        Ok(came)
+    fn run_on(&mut self, limit: u64) -> Done {
+        if let Some(Record::Event(event)) = self.reader.peek()? {
+            let came = self.machine.approach(event, limit)?;
+            self.steps = (came == Came::Limit).then_some(0);
+        }
+        Ok(())
     }
 
     /// Looks for a command now and then, and tells how far it is.
