@@ -178,7 +178,12 @@ impl Search {
             while matches!(self.segments.last(), Some(s) if matches!(s.state, State::Empty)) {
                 self.segments.pop();
             }
-            let Some(last) = self.segments.last_mut() else {
+            // What lies before a hit isn't wanted.
+            let hit = |s: &Segment| matches!(s.state, State::Found(_) | State::Rich(_));
+            if let Some(n) = self.segments.iter().rposition(hit) {
+                self.segments.drain(..n);
+            }
+            let Some(last) = self.segments.last() else {
                 return Ok(None);
             };
             match &last.state {
@@ -205,7 +210,7 @@ impl Search {
 
     /// Gives every idle core a segment, the last ones first.
     fn send_out(&mut self, timeline: &mut Timeline) -> Result<()> {
-        let busy = |s: &&Segment| !matches!(s.state, State::Waits | State::Empty);
+        let busy = |s: &&Segment| matches!(s.state, State::Runs(_));
         let mut free = timeline
             .jobs
             .saturating_sub(self.segments.iter().filter(busy).count());
@@ -215,9 +220,7 @@ impl Search {
             }
             match segment.state {
                 State::Waits => {}
-                // What lies before a hit isn't wanted.
-                State::Found(_) | State::Rich(_) => break,
-                State::Runs(_) | State::Empty => continue,
+                _ => continue,
             }
             let mut worker = timeline.worker_at(Goal::Position(segment.from))?;
             worker.set_stops(timeline.stops_id, &timeline.stops)?;

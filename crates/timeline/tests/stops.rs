@@ -42,7 +42,7 @@ fn plain(timeline: &mut Timeline, program: &Program) {
     assert_eq!(reads, 6);
     let mut both = breaks(program, &["round_done"]);
     both.watches = watch(total, 8, WatchKind::Change).watches;
-    assert!(history("changes and breakpoints", timeline, both) > 100);
+    assert!(history("changes and breakpoints", timeline, both) > 100, "few");
     let signals = Stops {
         events: Events {
             signals: 1 << (10 - 1),

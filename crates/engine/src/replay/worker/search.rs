@@ -50,7 +50,8 @@ impl Worker {
             past: false,
             last: None,
             pending: None,
-            behind: None,
+            // Whoever looks for the last one has come here by no search.
+            behind: (!first).then(|| self.stop_behind_here()).flatten(),
         };
         // Where a search for the first begins, breakpoints don't count, but what the instruction does.
         let mut by_hand = first;
@@ -166,22 +167,22 @@ impl Worker {
                 return Ok(Some(why_of(hit)));
             }
         }
-        let waited = self
-            .machine
-            .threads
-            .get(&self.machine.current)
-            .and_then(|thread| thread.waits)
-            .map(|call| call.nr);
         let Some(Record::Event(event)) = self.reader.peek()? else {
             return Ok(None);
         };
-        search.behind = self.wanted.behind(event, waited).map(HitKind::Event);
         // The instruction that touched shared memory will be executed now: it isn't new.
         search.past = matches!(event, Event::Shared { .. });
         self.came_from = (self.mark(), self.machine.current);
         self.apply()?;
         self.compare_after_event();
+        search.behind = self.stop_behind_here();
         Ok(None)
+    }
+
+    /// The stop behind the event that led here.
+    fn stop_behind_here(&self) -> Option<HitKind> {
+        let stop = self.came_by.filter(|&stop| self.wanted.behind(stop))?;
+        (self.machine.since() == 0 && self.steps == Some(0)).then_some(HitKind::Event(stop))
     }
 
     /// Has the last event changed what is watched?

@@ -7,7 +7,7 @@ use clew_recording::reader::StreamReader;
 
 use super::channel::{Channel, Received};
 use super::excursion::Astray;
-use super::protocol::{CHANNELS, Command, Mark, Reply, Stopped};
+use super::protocol::{CHANNELS, Command, EventStop, Mark, Reply, Stopped};
 use super::stops::{Seen, Wanted};
 use super::travel::Halt;
 use crate::kernel::stop;
@@ -37,6 +37,8 @@ pub struct Worker {
     /// An event changed what is watched, or wrote to it; where it was due.
     pub(super) kernel_wrote: Option<Seen>,
     pub(super) came_from: (Mark, ThreadId),
+    /// The last event that did something, as what one may stop behind it.
+    pub(super) came_by: Option<EventStop>,
     /// This worker has left the recording.
     pub(super) astray: Option<Astray>,
     /// A command that came while another was carried out.
@@ -73,6 +75,7 @@ impl Worker {
             wanted: Wanted::default(),
             kernel_wrote: None,
             came_from: (Mark::default(), 0),
+            came_by: None,
             astray: None,
             waiting: None,
         }
@@ -186,6 +189,9 @@ impl Worker {
         if channel as usize >= CHANNELS {
             return Err(Halt::Refused(format!("there is no channel {channel}")));
         }
+        let mut child = Channel::new(self.first + channel as RawFd);
+        // Commands for a worker that was killed before it read them aren't for this one.
+        while !matches!(child.look(), Received::Nothing) {}
         let shared = self.machine.before_fork()?;
         let flags = (libc::CLONE_PARENT | libc::SIGCHLD) as i64;
         // SAFETY: this process has one kernel thread; both go on with their own copies of everything.
@@ -212,7 +218,7 @@ impl Worker {
         if parent != i64::from(self.commander) {
             stop::exit(0);
         }
-        self.channel = Channel::new(self.first + channel as RawFd);
+        self.channel = child;
         self.waiting = None;
         self.machine.have_own_memory(shared)?;
         Ok(None)

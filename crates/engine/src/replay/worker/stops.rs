@@ -199,23 +199,28 @@ impl Wanted {
         stop.or(wanted.all.then_some(EventStop::Other))
     }
 
-    /// Whether to stop behind the event. `waited`: the call that has ended with it.
-    pub fn behind(&self, event: &Event, waited: Option<u32>) -> Option<EventStop> {
+    /// Whether to stop behind an event, where that is possible.
+    pub fn behind(&self, stop: EventStop) -> bool {
         let wanted = &self.events;
-        match *event {
-            Event::Call(call) if !matches!(call.end, clew_recording::event::End::Waits) => wanted
-                .wants(call.nr)
-                .then_some(EventStop::CallOut { nr: call.nr }),
-            Event::Resumed { .. } => {
-                let nr = waited.filter(|&nr| wanted.wants(nr))?;
-                Some(EventStop::CallOut { nr })
-            }
-            Event::NewThread { thread, .. } => {
-                wanted.threads.then_some(EventStop::NewThread { thread })
-            }
-            Event::Forked { pid, .. } => wanted.forks.then_some(EventStop::Forked { pid }),
-            _ => None,
+        match stop {
+            EventStop::CallOut { nr } => wanted.wants(nr),
+            EventStop::NewThread { .. } => wanted.threads,
+            EventStop::Forked { .. } => wanted.forks,
+            _ => false,
         }
+    }
+}
+
+/// As what one may stop behind that event. `waited`: the call that has ended with it.
+pub fn stop_behind(event: &Event, waited: Option<u32>) -> Option<EventStop> {
+    match *event {
+        Event::Call(call) if !matches!(call.end, clew_recording::event::End::Waits) => {
+            Some(EventStop::CallOut { nr: call.nr })
+        }
+        Event::Resumed { .. } => waited.map(|nr| EventStop::CallOut { nr }),
+        Event::NewThread { thread, .. } => Some(EventStop::NewThread { thread }),
+        Event::Forked { pid, .. } => Some(EventStop::Forked { pid }),
+        _ => None,
     }
 }
 

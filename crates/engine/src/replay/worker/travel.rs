@@ -9,6 +9,7 @@ use clew_recording::reader::ReadError;
 
 use super::protocol::{At, Goal, Mark, Next, Reply, Stopped, Take, Why};
 use super::serve::Worker;
+use super::stops::stop_behind;
 use crate::context::RSP;
 use crate::replay::approach::{Came, Stepped, place_of};
 use crate::replay::machine::Divergence;
@@ -141,6 +142,9 @@ impl Worker {
             }
             self.machine.clear_spoiled();
         }
+        let waits = self.machine.threads.get(&self.machine.current);
+        let waited = waits.and_then(|thread| thread.waits).map(|call| call.nr);
+        self.came_by = stop_behind(event, waited);
         self.machine.event(event)?;
         self.reader.next()?;
         while let Some(effect) = self.reader.next_effect()? {
@@ -160,11 +164,12 @@ impl Worker {
     /// Passes events that do nothing by themselves and are due here, so that a state has one position.
     pub(super) fn pass_silent(&mut self) -> Done {
         while self.is_silent_next()? {
-            let told = self.told;
+            let (told, came_by) = (self.told, self.came_by);
             let moved = self.machine.since() != 0 || self.steps != Some(0);
             self.apply()?;
             if !moved {
                 self.told = told;
+                self.came_by = came_by;
             }
         }
         Ok(())
