@@ -17,6 +17,7 @@ pub use crate::recordings::arguments::*;
         clew record ./server --port 8080  record a run of a program\n  \
         clew replay                       repeat the latest recording, exactly\n  \
         clew debug                        look into it with gdb, forwards and backwards\n  \
+        clew watch 'list->length > 100'   where a condition becomes true\n  \
         clew ls                           what has been recorded\n  \
         clew dump server-1 | less         every event of a recording\n  \
         clew run --stats -- make -j2      run without recording, and say what it took\n\n\
@@ -40,6 +41,10 @@ pub enum Command {
     /// Open gdb on a recording: forwards, backwards, what-ifs
     #[command(after_help = DEBUG_HELP)]
     Debug(Debug),
+
+    /// Find where a condition becomes true, or false
+    #[command(after_help = WATCH_HELP)]
+    Watch(Watch),
 
     /// List the recordings: name, program, when, how it ended, length, size
     #[command(after_help = LS_HELP)]

@@ -15,6 +15,8 @@ use clew_recording::event::{StreamId, ThreadId};
 use clew_recording::meta::Meta;
 use clew_recording::reader::{Recording, StreamInfo};
 use clew_recording::summary::{self, End};
+use clew_timeline::program::Program;
+use clew_timeline::watch::{self, Question};
 use clew_timeline::{Position, Settings, Target, Timeline};
 
 /// There is no such gdb.
@@ -24,6 +26,7 @@ const NO_GDB: i32 = 127;
 struct Knowing<'a> {
     recording: &'a Recording,
     stream: StreamId,
+    program: Program,
 }
 
 impl Helper for Knowing<'_> {
@@ -33,11 +36,21 @@ impl Helper for Knowing<'_> {
 
     fn transition(
         &mut self,
-        _timeline: &mut Timeline,
-        _expression: &str,
+        timeline: &mut Timeline,
+        expression: &str,
         _thread: ThreadId,
     ) -> Result<(Position, String), String> {
-        Err("this clew can't search for transitions".into())
+        let question = Question {
+            expression: expression.into(),
+            ..Question::default()
+        };
+        let report = watch::watch(timeline, &mut self.program, &question);
+        let report = report.map_err(|error| error.to_string())?;
+        let text = report.text(&|_, text| text.into());
+        match report.flips.first() {
+            Some(found) => Ok((found.flip.before(), text)),
+            None => Err(text.trim_end().into()),
+        }
     }
 }
 
@@ -91,6 +104,7 @@ pub fn debug(line: &Debug, envp: &[&CStr]) -> i32 {
     let mut helper = Knowing {
         recording: &recording,
         stream,
+        program: Program::new(&recording),
     };
     let opened = Folder::new(&parent).and_then(|folder| {
         let settings = clew_gdb::Settings {
@@ -133,7 +147,7 @@ fn readable(word: &OsString) -> String {
 
 /// The stream that the user means: of this process (the recorded program if none is named), its last program,
 /// or the one with that number.
-fn choose(
+pub fn choose(
     streams: &[StreamInfo],
     pid: Option<i32>,
     exec: Option<usize>,

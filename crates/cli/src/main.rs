@@ -18,6 +18,7 @@ mod replay;
 mod run;
 mod text;
 mod variables;
+mod watch;
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
@@ -48,6 +49,7 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const 
         Ok(Command::Record(options)) => record::record(&options, &envp),
         Ok(Command::Replay(options)) => replay::replay(&options, &envp),
         Ok(Command::Debug(options)) => debug::debug(&options, &envp),
+        Ok(Command::Watch(options)) => watch::watch(&options, &envp),
         Ok(Command::Ls(options)) => recordings::ls::ls(&options, &envp),
         Ok(Command::Info(options)) => recordings::info::info(&options, &envp),
         Ok(Command::Dump(options)) => recordings::dump::dump(&options, &envp),

@@ -220,6 +220,7 @@ impl Session<'_> {
             Move::LastChange { addr, len } => self.last_change(addr, len)?,
             Move::Back => self.here(),
             Move::Transition(expression) => {
+                let before = self.timeline.position()?;
                 let thread = self.timeline.at().thread;
                 let found = self
                     .helper
@@ -231,7 +232,7 @@ impl Session<'_> {
                     }
                     Err(text) => {
                         self.say(&format!("[clew: {text}]\n"))?;
-                        self.here()
+                        self.timeline.seek(Target::Position(before))?
                     }
                 }
             }

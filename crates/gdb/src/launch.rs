@@ -2,14 +2,17 @@
 //! through a socket in a folder that only this user can enter, and its exit status.
 
 use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::session::Session;
 use crate::{Error, Result, hex};
@@ -21,12 +24,18 @@ const LONGEST_PATH: usize = 107;
 /// A folder for one session: socket, script, links to the recorded files. Goes when it is dropped.
 pub struct Folder {
     path: PathBuf,
+    /// Held as long as the session lives.
+    _lock: File,
 }
+
+const PREFIX: &str = "clew-debug-";
+/// A folder that is younger may not be locked yet.
+const YOUNG: Duration = Duration::from_secs(60);
 
 impl Folder {
     /// Makes it below `parent`, or below /tmp if that has too long a name.
     pub fn new(parent: &Path) -> Result<Folder> {
-        let name = "clew-debug-XXXXXX";
+        let name = format!("{PREFIX}XXXXXX");
         let long = parent.as_os_str().len() + name.len() + "/socket".len() + 2 > LONGEST_PATH;
         let parent = if long { Path::new("/tmp") } else { parent };
         let failed = |error| Error::Launch {
@@ -48,9 +57,10 @@ impl Folder {
         if !made {
             return Err(failed(io::Error::last_os_error()));
         }
-        let folder = Folder {
-            path: OsString::from_vec(path.into_bytes()).into(),
-        };
+        let path = PathBuf::from(OsString::from_vec(path.into_bytes()));
+        let lock = lock(&path).map_err(failed)?;
+        sweep(parent);
+        let folder = Folder { path, _lock: lock };
         let write = || {
             std::fs::create_dir(folder.root())?;
             let root = hex::text(folder.root().as_os_str().as_bytes());
@@ -97,6 +107,32 @@ impl Folder {
     }
 }
 
+fn lock(folder: &Path) -> io::Result<File> {
+    let file = File::create(folder.join("lock"))?;
+    file.try_lock()?;
+    Ok(file)
+}
+
+/// Removes what sessions left behind that were killed.
+fn sweep(parent: &Path) {
+    let left = |path: &Path| {
+        let meta = std::fs::symlink_metadata(path).ok()?;
+        // SAFETY: only tells a number.
+        let own = meta.uid() == unsafe { libc::geteuid() };
+        let old = meta.modified().ok()?.elapsed().ok()? > YOUNG;
+        if !meta.is_dir() || !own || !old {
+            return None;
+        }
+        File::open(path.join("lock")).ok()?.try_lock().ok()
+    };
+    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        if name.as_bytes().starts_with(PREFIX.as_bytes()) && left(&entry.path()).is_some() {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 impl Drop for Folder {
     fn drop(&mut self) {
         // Links in it aren't followed.
@@ -137,6 +173,10 @@ pub fn debug(
     let served = serve_child(session, &listener, &mut child);
     let _ = std::fs::remove_file(&socket);
     drop(listener);
+    if ended() {
+        // SAFETY: a signal to a child that hasn't been waited for.
+        unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+    }
     let status = child.wait().map_err(Error::Wire)?;
     served?;
     Ok(code(status))

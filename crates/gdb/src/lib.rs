@@ -14,7 +14,7 @@
 //! | `points` | breakpoints and watchpoints |
 //! | `going`, `resume`, `report` | what makes the program go, and stop replies |
 //! | `whatif`, `successors` | writes, and calls of functions |
-//! | `queries`, `libraries`, `files`, `processfs`, `auxv`, `siginfo` | what gdb asks for |
+//! | `queries`, `libraries`, `files`, `processfs`, `auxv`, `siginfo`, `tls` | what gdb asks for |
 //! | `commands`, `clew.py` | our own commands |
 //! | `launch` | a gdb that is started for the session |
 
@@ -36,6 +36,7 @@ mod session;
 mod siginfo;
 mod signals;
 mod successors;
+mod tls;
 mod whatif;
 mod wire;
 mod xml;

@@ -49,8 +49,11 @@ impl Session<'_> {
             // It was running before gdb came, and goes on without it.
             return Ok("1".into());
         }
-        if rest.starts_with(b"Symbol:") {
-            return Ok("OK".into());
+        if let Some(symbol) = rest.strip_prefix(b"Symbol:") {
+            return self.symbol(symbol);
+        }
+        if let Some(variable) = rest.strip_prefix(b"GetTLSAddr:") {
+            return self.thread_local(variable);
         }
         Ok(UNKNOWN.into())
     }

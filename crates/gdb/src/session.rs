@@ -70,6 +70,8 @@ pub struct Session<'a> {
     /// What gdb was last told.
     pub(crate) libraries: Option<Libraries>,
     pub(crate) bookmarks: BTreeMap<String, Position>,
+    /// Where the loader's entry of a library has the number of its thread-local block.
+    pub(crate) module_number: Option<u64>,
 }
 
 /// What to do after an answer.
@@ -127,6 +129,7 @@ impl<'a> Session<'a> {
             auxv,
             libraries: None,
             bookmarks: BTreeMap::new(),
+            module_number: None,
         })
     }
 

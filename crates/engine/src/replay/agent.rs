@@ -511,22 +511,6 @@ mod tests {
         assert_eq!((got(58), got(59), got(60)), (Some(18), Some(19), None));
     }
 
-    #[test]
-    #[ignore = "a measurement"]
-    fn a_condition_costs_little() {
-        // *(int *)(rbp - 20) == 5, as gdb writes it.
-        let bytes = [
-            0x22, 0x10, 0x23, 0x10, 0x14, 0x02, 0x19, 0x16, 32, 0x22, 5, 0x13, 0x27,
-        ];
-        let condition = Condition::decode(&bytes).unwrap();
-        let start = std::time::Instant::now();
-        const TIMES: u32 = 10_000_000;
-        for _ in 0..TIMES {
-            std::hint::black_box(condition.evaluate(std::hint::black_box(&Plain))).unwrap();
-        }
-        println!("{:?} each", start.elapsed() / TIMES);
-    }
-
     proptest! {
         #[test]
         fn nothing_that_gdb_could_send_does_harm(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
