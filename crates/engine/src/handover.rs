@@ -69,6 +69,7 @@ impl Handover {
         number("seed", self.options.seed.map(|n| n as i64));
         number("depth", self.options.depth.map(i64::from));
         number("length", self.options.length.map(|n| n as i64));
+        number("deadlock", flag(self.options.stop_at_deadlock));
         number("turns", flag(self.options.turns));
         number("hook", flag(self.options.hook));
         let some = |n: u64| Some(n as i64).filter(|&n| n != 0);
@@ -142,6 +143,7 @@ impl Handover {
                 "seed" => options.seed = Some(number()? as u64),
                 "depth" => options.depth = Some(number()? as u32),
                 "length" => options.length = Some(number()? as u64),
+                "deadlock" => options.stop_at_deadlock = true,
                 "turns" => options.turns = true,
                 "hook" => options.hook = true,
                 "line" => handover.own.lineage = number()? as u64,
@@ -246,6 +248,7 @@ mod tests {
             seed: Some(u64::MAX),
             depth: Some(4),
             length: Some(90_000),
+            stop_at_deadlock: true,
             turns: true,
             hook: true,
             ..Options::default()

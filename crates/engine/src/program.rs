@@ -87,6 +87,8 @@ pub struct Options {
     pub seed: Option<u64>,
     pub depth: Option<u32>,
     pub length: Option<u64>,
+    /// Threads that wait for each other for good end the process.
+    pub stop_at_deadlock: bool,
     /// A line for each turn.
     pub turns: bool,
     /// Have signals that kill by default come to the engine first, as while recording.

@@ -7,6 +7,7 @@
 pub mod aim;
 pub mod calls;
 pub mod clock;
+mod deadlock;
 pub mod exit;
 pub mod identity;
 pub mod lifecycle;
@@ -141,6 +142,8 @@ pub struct Threads {
     /// Single steps since the guest last left the cache at a tick. 0 after any other exit.
     pub steps: u32,
     midway: bool,
+    /// That nobody can ever go on was noted.
+    deadlock_told: bool,
     policy: policy::Policy,
     timers: BinaryHeap<Timer>,
     waits: u64,
@@ -165,6 +168,7 @@ impl Default for Threads {
             turn: turns::Turn::default(),
             steps: 0,
             midway: false,
+            deadlock_told: false,
             policy: policy::Policy::default(),
             timers: BinaryHeap::new(),
             waits: 0,
@@ -214,6 +218,11 @@ impl Threads {
             .or_else(|| self.iter().find(|&(slot, _)| slot == self.current))
             .or_else(|| self.iter().next());
         any.map_or(self.current, |(slot, _)| slot)
+    }
+
+    /// The futex word that a thread waits at.
+    fn waits_at(&self, slot: usize) -> Option<u64> {
+        self.futexes.place_of(slot).or(self.pi.place_of(slot))
     }
 
     fn add(&mut self, thread: Box<Thread>) -> usize {
