@@ -149,12 +149,12 @@ pub struct Policy {
     octaves: u64,
     /// `random`: for how much work the thread is held whose turn ends.
     hold: Option<u64>,
+    /// For how long at most: less than 2 to this times the least.
+    hold_octaves: u64,
     /// How many turns in eight end so.
     holding: u64,
     /// How many turns in 64 end at a certain instruction.
     aiming: u64,
-    /// Log2 of the run's length.
-    magnitude: u64,
     /// `pct`: where priorities change, last first.
     points: Vec<u64>,
     /// The lowest and the highest priority given so far.
@@ -181,9 +181,9 @@ impl Policy {
             work: 0,
             octaves: OCTAVES,
             hold: None,
+            hold_octaves: 1,
             holding: 0,
             aiming: 0,
-            magnitude: OCTAVES,
             points: Vec::new(),
             lowest: 0,
             highest: HIGHEST,
@@ -205,10 +205,16 @@ impl Policy {
     /// How long the longest turns are and how many end with the thread held back, once for the whole run: some bugs
     /// need threads that are hardly apart, others one that stays where it is while others get far ahead.
     fn choose_octaves(&mut self, length: Option<u64>) {
-        self.magnitude = length.map_or(OCTAVES, |length| u64::from(length.max(4).ilog2()));
-        self.octaves = 1 + self.turns.below(self.magnitude.min(OCTAVES));
-        self.holding = [0, 1, 4, 4][self.turns.below(4) as usize];
-        self.aiming = [8, 24, 60][self.turns.below(3) as usize];
+        let magnitude = length.map_or(OCTAVES, |length| u64::from(length.max(4).ilog2()));
+        let most = magnitude.min(OCTAVES);
+        // Most bugs need some work between two switches, and not much.
+        self.octaves = match self.turns.below(2) {
+            0 if most > 8 => 3 + self.turns.below(6),
+            _ => 1 + self.turns.below(most),
+        };
+        self.hold_octaves = 1 + self.turns.below(magnitude.saturating_sub(HELD + 1).max(1));
+        self.holding = [0, 1, 4, 4, 4, 4][self.turns.below(6) as usize];
+        self.aiming = [8, 40, 60][self.turns.below(3) as usize];
     }
 
     /// Change points, uniformly over the length of a run; without one it is guessed.
@@ -269,7 +275,7 @@ impl Policy {
             &mut self.turns
         };
         if self.holding != 0 && !outside && generator.below(8) < self.holding {
-            let base = 1 << (HELD + generator.below(self.magnitude));
+            let base = 1 << (HELD + generator.below(self.hold_octaves));
             self.hold = Some(base + generator.below(base));
         }
         // Often at once: at a tick itself, data is as likely to be half done as anywhere.
