@@ -43,9 +43,9 @@ static void *client(void *arg) {
     for (int round = 0; round < 40; round++) {
         // Every other job needs three.
         struct buffer *one = take(), *two = take(), *three = round % 2 ? NULL : take();
-        if (one) fill(one, seed++, 16);
+        if (one) fill(one, seed++, 8);
         if (one) give(one);
-        if (two) fill(two, seed++, 120);
+        if (two) fill(two, seed++, 24);
         if (two) give(two);
         if (three) give(three);
     }

@@ -4,7 +4,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct log {
     atomic_int open;
@@ -17,20 +16,19 @@ static atomic_int lines;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t written = PTHREAD_COND_INITIALIZER;
 
-static void put(const char *line, size_t length) {
+static void put(int sample, int units) {
     if (!messages.open) return;
     size_t at = messages.used;
-    if (at + length > messages.size) at = 0;
-    memcpy(messages.text + at, line, length);
-    messages.used = at + length;
+    if (at + 64 > messages.size) at = 0;
+    messages.used = at + snprintf(messages.text + at, 64, "sample %d: %d units\n", sample, units);
 }
 
 static void *monitor(void *arg) {
     (void)arg;
-    char line[64];
-    for (int i = 0; i < 12; i++) {
-        int length = snprintf(line, sizeof line, "sample %d: %d units\n", i, i * 37 % 11);
-        put(line, length);
+    for (int i = 0; i < 8; i++) {
+        int units = i + 1;
+        for (int second = 0; second < 100; second++) units = units * 37 % 1009;
+        put(i, units);
         pthread_mutex_lock(&lock);
         lines++;
         pthread_cond_signal(&written);
