@@ -101,6 +101,7 @@ fn fill(line: &Record, request: &Request, folder: &Path) -> Result<Recording, St
         seed,
         depth: line.schedule.depth,
         length: line.schedule.length,
+        chaos: line.schedule.chaos.map(|kinds| kinds.names()),
     };
     meta_of(line, request, folder, schedule)
         .write(folder)

@@ -29,6 +29,7 @@ use crate::guest::futex::queues::Queues;
 use crate::guest::signals::ThreadSignals;
 use crate::host::proxy::{Pool, Proxy};
 use crate::host::sigset::SigSet;
+use crate::kernel::chaos::Chaos;
 
 /// What is done with the result of a call that had to wait, in the thread's own turn: gets the
 /// kernel's answer, gives the guest's.
@@ -276,6 +277,17 @@ impl Executor {
         self.threads
             .get(self.threads.current)
             .map_or(0, |thread| thread.tid)
+    }
+
+    /// Where decisions about what the kernel seldom does come from.
+    pub fn chaos(&mut self) -> &mut Chaos {
+        &mut self.threads.policy.chaos
+    }
+
+    /// The current thread has to wait for long.
+    pub fn lose_turn(&mut self) {
+        self.threads.policy.delays();
+        self.yield_turn();
     }
 
     /// Ends the turn of the current thread: `sched_yield`, `pause`.

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 
 use super::aim::{Aim, Ending};
+use crate::kernel::chaos::Chaos;
 use crate::program::{Options, Sched};
 
 /// A turn of the fair policy when others wait: about half a millisecond, so that a switch (half a
@@ -42,6 +43,8 @@ const LONG_AIM: u32 = 1500;
 const FEW_POINTS: usize = 12;
 const MOST_COUNTED: u64 = 4;
 
+/// Log2 of the least work for which a delay lasts, and of how many times as much it may last.
+const DELAY: u64 = 8;
 /// Log2 of the least work for which `random` holds a thread back at the end of its turn.
 const HELD: u64 = 3;
 
@@ -141,6 +144,8 @@ pub struct Policy {
     sched: Sched,
     /// For decisions about turns.
     turns: Generator,
+    /// For what the kernel is made to do.
+    pub chaos: Chaos,
     /// For what comes from outside (signals, ended calls), so that it doesn't shift the rest.
     outside: Generator,
     /// Work so far: ticks, and calls by what they count for.
@@ -178,6 +183,7 @@ impl Policy {
             sched: options.sched,
             turns: Generator::new(seeds.number()),
             outside: Generator::new(seeds.number()),
+            chaos: Chaos::new(options.chaos, seeds.number()),
             work: 0,
             octaves: OCTAVES,
             hold: None,
@@ -445,7 +451,13 @@ impl Policy {
 
     /// Whether any waiter may be woken, rather than the one that waits longest.
     pub fn wakes_at_random(&self) -> bool {
-        self.sched == Sched::Random
+        self.sched == Sched::Random || self.chaos.mixes_wakes()
+    }
+
+    /// The current thread is to be held back for long.
+    pub fn delays(&mut self) {
+        let base = 1 << (DELAY + self.turns.below(DELAY));
+        self.hold = Some(base + self.turns.below(base));
     }
 
     /// A choice out of `count`.
