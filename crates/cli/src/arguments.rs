@@ -4,6 +4,7 @@ use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clew_engine::kernel::chaos::Kinds;
 use clew_engine::program::Sched;
 
 pub use crate::hunt::arguments::{Guard, HUNT_HELP, Hunt};
@@ -173,7 +174,16 @@ pub struct Schedule {
     /// and changes of priority fit; `clew hunt` measures it
     #[arg(long, value_name = "TICKS", value_parser = clap::value_parser!(u64).range(1..))]
     pub length: Option<u64>,
+
+    /// Do what the kernel may do to a program and seldom does: delays, short (reads and writes), eintr, wakes (in another
+    /// order), memory (is refused); without a list, all but the last
+    #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true,
+        default_missing_value = ALL_CHAOS, value_parser = Kinds::parse)]
+    pub chaos: Option<Kinds>,
 }
+
+/// What `--chaos` is without a list.
+pub const ALL_CHAOS: &str = "delays,short,eintr,wakes";
 
 fn sched(name: &str) -> Result<Sched, String> {
     Sched::from_name(name).ok_or_else(|| {

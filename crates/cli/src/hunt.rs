@@ -111,7 +111,7 @@ fn settings(line: &Hunt, envp: &[&CStr]) -> Result<Settings, String> {
             Sched::Chaos => Strategy::Chaos,
             Sched::Mixed | Sched::Idiom => Strategy::Mixed,
         },
-        chaos: line.chaos.clone(),
+        chaos: line.chaos.map(|kinds| kinds.names()),
         seed: line.seed,
         shard: line.shard,
         conditions,

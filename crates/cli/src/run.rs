@@ -85,6 +85,7 @@ pub fn options(
         seed: switches.schedule.seed,
         depth: switches.schedule.depth,
         length: switches.schedule.length,
+        chaos: switches.schedule.chaos.unwrap_or_default(),
         portable: switches.portable,
         ..Options::default()
     };

@@ -5,6 +5,7 @@ use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use crate::kernel::chaos::Kinds;
 use crate::loader::{self, LoadError, Resolved};
 
 /// The guest program as `/proc/self` must show it.
@@ -90,6 +91,10 @@ pub struct Options {
     pub seed: Option<u64>,
     pub depth: Option<u32>,
     pub length: Option<u64>,
+    /// What the kernel may do and seldom does.
+    pub chaos: Kinds,
+    /// Threads that wait for each other for good end the process.
+    pub stop_at_deadlock: bool,
     /// A line for each turn.
     pub turns: bool,
     /// Have signals that kill by default come to the engine first, as while recording.

@@ -99,7 +99,7 @@ impl Runner {
     ) -> Result<Option<Outcome>, HuntError> {
         let started = Instant::now();
         let mut child = Command::new(&self.exe)
-            .args(["record", "--hunted", "-o"])
+            .args(["record", "--hunted", "--on-deadlock=stop", "-o"])
             .arg(folder)
             .args(plan.options())
             .args(&self.options)
@@ -152,7 +152,8 @@ impl Runner {
                     }));
                 }
             }
-            Ended::Signal(_) | Ended::TimedOut => {
+            // A child's deadlock may have been its parent's failure.
+            Ended::Exit(1..) | Ended::Signal(_) | Ended::TimedOut => {
                 measure::wait_for_writer(folder);
                 if let Ok(summary) = summary::of(folder) {
                     let told = |text: &str| text.strip_prefix(DEADLOCK).map(str::to_owned);

@@ -84,10 +84,12 @@ impl Strategy {
         let random = ("random", None);
         let (sched, depth) = match self {
             Strategy::Mixed => match run % 8 {
-                0 | 2 | 4 | 6 => random,
-                1 => pct(2),
-                5 => pct(4),
-                _ => pct(3),
+                1 => pct(1),
+                3 => pct(3),
+                4 => pct(10),
+                5 => pct(30),
+                7 => pct(100),
+                _ => random,
             },
             Strategy::Random | Strategy::Chaos => random,
             Strategy::Pct(Some(depth)) => pct(depth),
@@ -183,7 +185,7 @@ mod tests {
                 .collect::<BTreeSet<_>>()
                 .len()
         };
-        assert_eq!(kinds(Shard::default()), 4);
-        assert_eq!(kinds("1/3".parse().unwrap()), 4);
+        assert_eq!(kinds(Shard::default()), 6);
+        assert_eq!(kinds("1/3".parse().unwrap()), 6);
     }
 }

@@ -52,6 +52,9 @@ pub struct Schedule {
     /// How much work the run was expected to be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub length: Option<u64>,
+    /// What the kernel was made to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chaos: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -212,6 +215,7 @@ pub(crate) fn example(name: &str) -> Meta {
             seed: u64::MAX,
             depth: None,
             length: None,
+            chaos: None,
         },
         portable: false,
         machine: Machine {

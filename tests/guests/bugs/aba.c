@@ -31,8 +31,8 @@ static void give(struct buffer *buffer) {
     while (!atomic_compare_exchange_strong(&head, &first, buffer));
 }
 
-static void fill(struct buffer *buffer, unsigned seed) {
-    for (int i = 0; i < 64; i++) {
+static void fill(struct buffer *buffer, unsigned seed, int words) {
+    for (int i = 0; i < words; i++) {
         seed = seed * 1664525 + 1013904223;
         buffer->data[i % 8] ^= seed;
     }
@@ -40,12 +40,14 @@ static void fill(struct buffer *buffer, unsigned seed) {
 
 static void *client(void *arg) {
     unsigned seed = (unsigned)(long)arg;
-    for (int round = 0; round < 6; round++) {
-        struct buffer *one = take(), *two = take();
-        if (one) fill(one, seed++);
+    for (int round = 0; round < 40; round++) {
+        // Every other job needs three.
+        struct buffer *one = take(), *two = take(), *three = round % 2 ? NULL : take();
+        if (one) fill(one, seed++, 8);
         if (one) give(one);
-        if (two) fill(two, seed++);
+        if (two) fill(two, seed++, 24);
         if (two) give(two);
+        if (three) give(three);
     }
     return NULL;
 }

@@ -14,10 +14,16 @@ static struct account accounts[3] = {
     {PTHREAD_MUTEX_INITIALIZER, 1000},
 };
 
+static long fee(long amount) {
+    long fee = amount;
+    for (int year = 0; year < 20; year++) fee = (fee * 1009 + 7) % 9973;
+    return fee % 3;
+}
+
 static void transfer(struct account *from, struct account *to, long amount) {
     pthread_mutex_lock(&from->lock);
     if (from->balance >= amount) {
-        from->balance -= amount;
+        from->balance -= amount + fee(amount);
         pthread_mutex_lock(&to->lock);
         to->balance += amount;
         pthread_mutex_unlock(&to->lock);
@@ -32,11 +38,11 @@ static long quote(long seed) {
 
 static void *teller(void *arg) {
     long number = (long)arg;
-    for (long i = 0; i < 4; i++) {
+    for (long i = 0; i < 6; i++) {
         long amount = quote(number * 100 + i);
-        // The last of each is the only one that meets another the wrong way round.
-        if (number == 0) transfer(&accounts[0], &accounts[i == 3 ? 1 : 2], amount);
-        else transfer(&accounts[1], &accounts[i == 3 ? 0 : 2], amount);
+        // Every other one of each meets another the wrong way round.
+        if (number == 0) transfer(&accounts[0], &accounts[i % 2 ? 1 : 2], amount);
+        else transfer(&accounts[1], &accounts[i % 2 ? 0 : 2], amount);
     }
     return NULL;
 }

@@ -1,51 +1,60 @@
-// Missed signal: a consumer sees an empty queue, and before it waits the producer has signalled already.
-// The condition isn't looked at under the lock that the wait gives away: the wake-up is lost, and all wait for ever.
+// Missed signal: a server looks for requests, finds none, and before it waits a client has put one and signalled already.
+// It doesn't look under the lock that the wait gives away: the wake-up is lost, and both wait for ever.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t filled = PTHREAD_COND_INITIALIZER;
-static int items[16];
-static volatile int put, taken;
+static pthread_cond_t requested = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t answered = PTHREAD_COND_INITIALIZER;
+static volatile int requests[4];
+static int answers;
 
-static void wait_for_items(void) {
-    if (put != taken) return;
-    pthread_mutex_lock(&lock);
-    pthread_cond_wait(&filled, &lock);
-    pthread_mutex_unlock(&lock);
+static int find_request(void) {
+    for (int i = 0; i < 4; i++)
+        if (requests[i]) return i;
+    return -1;
 }
 
-static void *consumer(void *arg) {
-    (void)arg;
+static void *server(void *arg) {
     long sum = 0;
-    while (taken < 6) {
-        while (put == taken) wait_for_items();
-        sum += items[taken % 16];
-        taken++;
+    for (int served = 0; served < 6; served++) {
+        int found;
+        while ((found = find_request()) < 0) {
+            pthread_mutex_lock(&lock);
+            pthread_cond_wait(&requested, &lock);
+            pthread_mutex_unlock(&lock);
+        }
+        pthread_mutex_lock(&lock);
+        sum += requests[found];
+        requests[found] = 0;
+        answers++;
+        pthread_cond_signal(&answered);
+        pthread_mutex_unlock(&lock);
     }
-    return (void *)sum;
+    *(long *)arg = sum;
+    return NULL;
 }
 
-static int make_item(int n) {
-    int item = n;
-    for (int i = 0; i < 300; i++) item = item * 5 + i;
-    return item & 0xff;
+static int make_request(int n) {
+    int request = n;
+    for (int i = 0; i < 300; i++) request = request * 5 + i;
+    return (request & 0xff) + 1;
 }
 
 int main(void) {
     pthread_t thread;
-    if (pthread_create(&thread, NULL, consumer, NULL) != 0) exit(2);
+    long sum = 0;
+    if (pthread_create(&thread, NULL, server, &sum) != 0) exit(2);
     for (int n = 0; n < 6; n++) {
-        int item = make_item(n);
+        int request = make_request(n);
         pthread_mutex_lock(&lock);
-        items[n % 16] = item;
-        put++;
-        pthread_cond_signal(&filled);
+        requests[n % 4] = request;
+        pthread_cond_signal(&requested);
+        while (answers <= n) pthread_cond_wait(&answered, &lock);
         pthread_mutex_unlock(&lock);
     }
-    void *sum;
-    pthread_join(thread, &sum);
-    printf("sum %ld\n", (long)sum);
+    pthread_join(thread, NULL);
+    printf("sum %ld\n", sum);
     return 0;
 }

@@ -19,7 +19,7 @@ static unsigned layout(unsigned page) {
 
 static void *scroller(void *arg) {
     (void)arg;
-    for (unsigned page = 0; page < 8; page++) {
+    for (unsigned page = 0; page < 24; page++) {
         unsigned start = layout(page);
         if (page % 2) start += 500;
         view.start = start;
@@ -30,7 +30,7 @@ static void *scroller(void *arg) {
 
 static void *painter(void *arg) {
     long painted = 0;
-    for (int frame = 0; frame < 8; frame++) {
+    for (int frame = 0; frame < 24; frame++) {
         unsigned start = view.start;
         unsigned length = view.length;
         if (start + length > text_size) {

@@ -4,7 +4,10 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use clew_engine::kernel::chaos::Kinds;
 use clew_hunt::{Condition, Shard};
+
+use crate::arguments::ALL_CHAOS;
 
 pub const HUNT_HELP: &str = "\
 The program is run again and again, each time under another schedule, and each run is a recording. One that fails is kept; \
@@ -69,8 +72,8 @@ pub struct Hunt {
 
     /// Do what the kernel may do and seldom does, as `clew record --chaos`
     #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true,
-        default_missing_value = "delays,short,eintr,wakes")]
-    pub chaos: Option<String>,
+        default_missing_value = ALL_CHAOS, value_parser = Kinds::parse)]
+    pub chaos: Option<Kinds>,
 
     /// Show the program only what nearly every CPU has, so that the recordings replay on other machines
     #[arg(long)]

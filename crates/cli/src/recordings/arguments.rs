@@ -158,6 +158,10 @@ pub struct Record {
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Full::Stop)]
     pub on_full: Full,
 
+    /// When all threads wait for each other for good: wait with them, or end the program there
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Deadlock::Wait)]
+    pub on_deadlock: Deadlock,
+
     /// A run of `clew hunt`: it isn't made the latest recording
     #[arg(long, hide = true)]
     pub hunted: bool,
@@ -189,6 +193,12 @@ pub struct Record {
 pub enum Full {
     Stop,
     Continue,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Deadlock {
+    Wait,
+    Stop,
 }
 
 #[derive(Debug, Args)]

@@ -130,10 +130,13 @@ fn head(folder: &Path, meta: &Meta, summary: &Summary, style: Style) -> String {
     let length = schedule
         .length
         .map_or(String::new(), |n| format!(", length {n}"));
+    let chaos = schedule.chaos.as_deref().map_or(String::new(), |what| {
+        format!(", chaos {}", text::plain(what))
+    });
     row(
         "schedule",
         format!(
-            "{}, seed {}{depth}{length}",
+            "{}, seed {}{depth}{length}{chaos}",
             text::plain(&schedule.policy),
             schedule.seed
         ),

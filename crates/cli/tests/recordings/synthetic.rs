@@ -132,6 +132,7 @@ impl Builder {
                 seed: 7,
                 depth: None,
                 length: None,
+                chaos: None,
             },
             portable: false,
             machine: Machine {

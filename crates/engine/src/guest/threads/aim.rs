@@ -17,8 +17,9 @@ use crate::memory::Memory;
 pub enum Aim {
     /// Nothing.
     Steps,
-    /// An instruction that locks the bus: a lock is taken or given, a counter changed. `after`: it is the turn's last.
-    Lock { after: bool },
+    /// The so-manieth instruction that locks the bus: a lock is taken or given, a counter changed. `after`: it is the
+    /// turn's last.
+    Lock { count: u32, after: bool },
     /// The so-manieth access to writable memory that isn't the thread's own stack; the turn ends before it.
     Access(u32),
 }
@@ -35,6 +36,10 @@ impl Ending {
         aim: Aim::Steps,
         most: 0,
     };
+
+    fn finish_after_next(&mut self) {
+        (self.aim, self.most) = (Aim::Steps, 1);
+    }
 }
 
 impl Executor {
@@ -46,15 +51,16 @@ impl Executor {
         let regs = &self.gs.regs;
         match ending.aim {
             Aim::Steps => {}
-            Aim::Lock { after } => {
+            Aim::Lock { count, after } => {
                 if next(regs).is_some_and(|ins| locks(&ins)) {
-                    if !after {
-                        return true;
+                    match (count, after) {
+                        (..=1, false) => return true,
+                        (..=1, true) => ending.finish_after_next(),
+                        _ => {
+                            let count = count - 1;
+                            ending.aim = Aim::Lock { count, after };
+                        }
                     }
-                    *ending = Ending {
-                        aim: Aim::Steps,
-                        most: 1,
-                    };
                 }
             }
             Aim::Access(count) => {

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 
 use super::aim::{Aim, Ending};
+use crate::kernel::chaos::Chaos;
 use crate::program::{Options, Sched};
 
 /// A turn of the fair policy when others wait: about half a millisecond, so that a switch (half a
@@ -36,10 +37,16 @@ const FAIR_STEPS: [(u64, u64); 1] = [(64, 16)];
 const HUNTING_STEPS: [(u64, u64); 3] = [(54, 16), (8, 64), (2, 512)];
 
 /// Turns that look for a certain instruction to end at give up after so many steps: few where there are many
-/// turns (a step takes a microsecond), more where every one counts. Accesses are passed, at most, one less than the last.
-const SHORT_AIM: u32 = 64;
-const LONG_AIM: u32 = 512;
-const MOST_ACCESSES: u64 = 4;
+/// turns (a step takes a microsecond), more where every one counts. They count up to the last.
+const SHORT_AIM: u32 = 128;
+const LONG_AIM: u32 = 1500;
+const FEW_POINTS: usize = 12;
+const MOST_COUNTED: u64 = 4;
+
+/// Log2 of the least work for which a delay lasts, and of how many times as much it may last.
+const DELAY: u64 = 8;
+/// Log2 of the least work for which `random` holds a thread back at the end of its turn.
+const HELD: u64 = 3;
 
 /// One turn in so many, under `random`, ends before its first tick: some steps after the event that it began with.
 const TICKLESS_TURNS: u64 = 8;
@@ -108,6 +115,8 @@ pub struct Standing {
     suspicion: u32,
     /// How often another was chosen while it could have been.
     passed_over: u32,
+    /// `random`: it isn't chosen before so much work is done, as long as there are others.
+    held_until: u64,
 }
 
 /// Where a policy finds what it remembers of each thread.
@@ -135,12 +144,22 @@ pub struct Policy {
     sched: Sched,
     /// For decisions about turns.
     turns: Generator,
+    /// For what the kernel is made to do.
+    pub chaos: Chaos,
     /// For what comes from outside (signals, ended calls), so that it doesn't shift the rest.
     outside: Generator,
     /// Work so far: ticks, and calls by what they count for.
     work: u64,
     /// `random`: turns are shorter than 2 to this.
     octaves: u64,
+    /// `random`: for how much work the thread is held whose turn ends.
+    hold: Option<u64>,
+    /// For how long at most: less than 2 to this times the least.
+    hold_octaves: u64,
+    /// How many turns in eight end so.
+    holding: u64,
+    /// How many turns in 64 end at a certain instruction.
+    aiming: u64,
     /// `pct`: where priorities change, last first.
     points: Vec<u64>,
     /// The lowest and the highest priority given so far.
@@ -164,8 +183,13 @@ impl Policy {
             sched: options.sched,
             turns: Generator::new(seeds.number()),
             outside: Generator::new(seeds.number()),
+            chaos: Chaos::new(options.chaos, seeds.number()),
             work: 0,
             octaves: OCTAVES,
+            hold: None,
+            hold_octaves: 1,
+            holding: 0,
+            aiming: 0,
             points: Vec::new(),
             lowest: 0,
             highest: HIGHEST,
@@ -178,16 +202,25 @@ impl Policy {
             Sched::Pct => {
                 policy.choose_points(options.depth.unwrap_or(DEPTH), options.length);
                 policy.patience <<= policy.turns.below(5);
+                policy.aiming = 44;
             }
         }
         policy
     }
 
-    /// How long the longest turns are, once for the whole run: some bugs need threads that are hardly apart, others
-    /// one that is far ahead.
+    /// How long the longest turns are and how many end with the thread held back, once for the whole run: some bugs
+    /// need threads that are hardly apart, others one that stays where it is while others get far ahead.
     fn choose_octaves(&mut self, length: Option<u64>) {
-        let most = length.map_or(OCTAVES, |length| u64::from(length.max(4).ilog2()));
-        self.octaves = 1 + self.turns.below(most.min(OCTAVES));
+        let magnitude = length.map_or(OCTAVES, |length| u64::from(length.max(4).ilog2()));
+        let most = magnitude.min(OCTAVES);
+        // Most bugs need some work between two switches, and not much.
+        self.octaves = match self.turns.below(2) {
+            0 if most > 8 => 3 + self.turns.below(6),
+            _ => 1 + self.turns.below(most),
+        };
+        self.hold_octaves = 1 + self.turns.below(magnitude.saturating_sub(HELD + 1).max(1));
+        self.holding = [0, 1, 4, 4, 4, 4][self.turns.below(6) as usize];
+        self.aiming = [8, 40, 60][self.turns.below(3) as usize];
     }
 
     /// Change points, uniformly over the length of a run; without one it is guessed.
@@ -247,21 +280,28 @@ impl Policy {
         } else {
             &mut self.turns
         };
+        if self.holding != 0 && !outside && generator.below(8) < self.holding {
+            let base = 1 << (HELD + generator.below(self.hold_octaves));
+            self.hold = Some(base + generator.below(base));
+        }
         // Often at once: at a tick itself, data is as likely to be half done as anywhere.
         if generator.below(4) == 0 {
             return Ending::AT_TICK;
         }
-        let (aimed, most) = match self.sched {
-            Sched::Fair => (0, 0),
-            Sched::Random => (16, SHORT_AIM),
-            Sched::Pct => (44, LONG_AIM),
+        let most = match self.sched {
+            Sched::Pct if self.points.len() < FEW_POINTS => LONG_AIM,
+            _ => SHORT_AIM,
         };
         let mut which = generator.below(64);
-        if which < aimed {
+        if which < self.aiming {
+            let count = 1 + generator.below(MOST_COUNTED) as u32;
             let aim = match which % 4 {
-                0 => Aim::Lock { after: false },
-                1 => Aim::Lock { after: true },
-                _ => Aim::Access(1 + generator.below(MOST_ACCESSES) as u32),
+                0 => Aim::Lock {
+                    count,
+                    after: false,
+                },
+                1 => Aim::Lock { count, after: true },
+                _ => Aim::Access(count),
             };
             return Ending { aim, most };
         }
@@ -333,8 +373,21 @@ impl Policy {
     ) -> Option<usize> {
         match self.sched {
             Sched::Fair => queue.pop_front(),
-            Sched::Random if queue.is_empty() => None,
-            Sched::Random => queue.remove(self.turns.below(queue.len() as u64) as usize),
+            Sched::Random => {
+                let hold = self.hold.take().map_or(0, |hold| self.work + hold);
+                if let Some(current) = current {
+                    standings.of(current).held_until = hold;
+                }
+                let work = self.work;
+                let mut held = |at: &usize| standings.of(queue[*at]).held_until > work;
+                let free: Vec<usize> = (0..queue.len()).filter(|at| !held(at)).collect();
+                let at = match free.len() {
+                    0 if current.is_some() => return None,
+                    0 => self.turns.below(queue.len().max(1) as u64) as usize,
+                    count => free[self.turns.below(count as u64) as usize],
+                };
+                queue.remove(at)
+            }
             Sched::Pct => {
                 for &slot in current.iter().chain(queue.iter()) {
                     let priority = &mut standings.of(slot).priority;
@@ -398,7 +451,13 @@ impl Policy {
 
     /// Whether any waiter may be woken, rather than the one that waits longest.
     pub fn wakes_at_random(&self) -> bool {
-        self.sched == Sched::Random
+        self.sched == Sched::Random || self.chaos.mixes_wakes()
+    }
+
+    /// The current thread is to be held back for long.
+    pub fn delays(&mut self) {
+        let base = 1 << (DELAY + self.turns.below(DELAY));
+        self.hold = Some(base + self.turns.below(base));
     }
 
     /// A choice out of `count`.
@@ -519,8 +578,8 @@ mod tests {
         }
         assert!(seen.iter().all(|&n| n > 0));
         assert!(seen[..16].iter().sum::<u32>() > 150_000);
-        assert_eq!(aims.len(), 3 + MOST_ACCESSES as usize);
-        assert!(aims.values().all(|&n| n > 20_000), "{aims:?}");
+        assert_eq!(aims.len(), 1 + 3 * MOST_COUNTED as usize);
+        assert!(aims.values().all(|&n| n > 5_000), "{aims:?}");
     }
 
     #[test]

@@ -36,6 +36,7 @@ impl Executor {
                 self.expire_timers();
                 self.stop_clock();
                 if !self.next_thread() {
+                    self.watch_for_deadlock();
                     let timeout = self.until_next_timer();
                     govern::park();
                     self.gs.hub.sleep(timeout);
