@@ -63,11 +63,19 @@ fn of_one(test: &str) -> Result<(), Failed> {
     // gdb deletes such a breakpoint where its thread isn't alive.
     for count in 1..15 {
         mi.go(FORTH)?;
-        same("forwards", (mi.number("number")?, mi.number("counts[1]")?), (1, 2 * count))?;
+        same(
+            "forwards",
+            (mi.number("number")?, mi.number("counts[1]")?),
+            (1, 2 * count),
+        )?;
     }
     for count in (0..14).rev() {
         mi.go(BACK)?;
-        same("backwards", (mi.number("number")?, mi.number("counts[1]")?), (1, 2 * count))?;
+        same(
+            "backwards",
+            (mi.number("number")?, mi.number("counts[1]")?),
+            (1, 2 * count),
+        )?;
     }
     Ok(())
 }
