@@ -1,4 +1,5 @@
-//! The clock: a deterministic single-threaded program counts the same ticks in every run.
+//! The clock: a deterministic single-threaded program counts the same ticks in every run, with
+//! instruments in its code as without.
 
 use clew_tests::compare::report;
 use clew_tests::run::Job;
@@ -94,20 +95,26 @@ fn same_ticks(name: &str, command: &[&str], stdin: &str) -> Result<(), Failed> {
     let dir = scratch::fresh(&format!("ticks.{name}"));
     let mut job = Job::new(command[0], dir).args(command[1..].iter().copied());
     stdin.clone_into(&mut job.stdin);
-    let job = job.under_clew(&["--stats"]);
+    let plain = job.clone().under_clew(&["--stats"]);
+    let mut jobs = vec![plain; RUNS];
+    for instruments in ["instruments=0", "instruments=29"] {
+        jobs.push(job.clone().under_clew(&["--stats", "--debug", instruments]));
+    }
     let mut counts = Vec::new();
-    for _ in 0..RUNS {
+    for job in &jobs {
         let outcome = job.run();
         let stderr = String::from_utf8_lossy(&outcome.stderr);
         match ticks(&stderr) {
             Some(count) if outcome.status.is_some_and(|status| status.success()) => {
                 counts.push(count);
             }
-            _ => return Err(report("no tick count", &outcome, &[("clew", &job)])),
+            _ => return Err(report("no tick count", &outcome, &[("clew", job)])),
         }
     }
     if counts.iter().any(|count| *count != counts[0]) {
-        return Err(format!("ticks differ: {counts:?}\n--- {}\n", job.shell_line()).into());
+        let lines: Vec<String> = jobs.iter().map(Job::shell_line).collect();
+        let lines = lines.join("\n--- ");
+        return Err(format!("ticks differ: {counts:?}\n--- {lines}\n").into());
     }
     Ok(())
 }

@@ -47,8 +47,12 @@ pub struct Watched {
 const END: [u64; 2] = [u64::MAX, u64::MAX];
 /// So many translations of a body of code with different checks are kept for the next time.
 const MOST_SHELVED: usize = 4;
-/// Room for translations of mutable code with checks.
-const MUTABLE_ROOM: u64 = 48 << 20;
+/// Room for translations of mutable code with checks, and most room for those of an image: all of them
+/// have to go beside the ordinary ones.
+const MUTABLE_ROOM: u64 = 32 << 20;
+const MOST_ROOM: u64 = 48 << 20;
+/// Translations on the shelf with checks have no more than this together.
+const MOST_SHELF: u64 = 128 << 20;
 
 /// The instruments in use, and what they need.
 #[derive(Default)]
@@ -66,6 +70,12 @@ pub(super) struct Instrumented {
     pub(super) ignore: bool,
     /// For such tests, breakpoints at one of so many instructions; taken when code is first run.
     to_begin: Option<u64>,
+}
+
+/// Room for an image with checks, which are longer than what they are for.
+pub(super) fn room_for(plain: u64, checks: &Checks) -> u64 {
+    let room = if checks.watch() { plain * 2 } else { plain };
+    room.min(MOST_ROOM)
 }
 
 impl Instruments {
@@ -229,18 +239,20 @@ impl Instrumented {
         }
     }
 
-    /// Keeps a few of each body of code, and always the ordinary translations.
+    /// Keeps a few of each body of code with checks, the latest, and always the ordinary translations.
     fn drop_oldest(&mut self) {
-        let mut at = 0;
-        while at < self.shelf.len() {
-            let same = |image: &&Image| {
-                !image.checks.is_none() && image.region.guest == self.shelf[at].region.guest
-            };
-            let newer = self.shelf[at..].iter().filter(same).count();
-            if !self.shelf[at].checks.is_none() && newer > MOST_SHELVED {
-                unmap_code(&self.shelf.remove(at).region.host);
+        let (mut room, mut kept) = (0, Vec::<Range<u64>>::new());
+        for at in (0..self.shelf.len()).rev() {
+            let Image { region, checks, .. } = &self.shelf[at];
+            if checks.is_none() {
+                continue;
+            }
+            room += (region.host.end - region.host.start) as u64;
+            let others = kept.iter().filter(|guest| **guest == region.guest).count();
+            if others < MOST_SHELVED && room <= MOST_SHELF {
+                kept.push(region.guest.clone());
             } else {
-                at += 1;
+                unmap_code(&self.shelf.remove(at).region.host);
             }
         }
     }

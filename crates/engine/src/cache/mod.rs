@@ -238,8 +238,11 @@ impl CodeCache {
         let saved = plain.then(|| self.saved_place(code, memory)).flatten();
         let image = saved.unwrap_or_else(|| {
             let room = room_for(code.range.end - code.range.start);
-            // A check is longer than what it is for.
-            let host = map_anywhere(if checks.watch() { room * 2 } else { room });
+            let host = map_anywhere(if plain {
+                room
+            } else {
+                instruments::room_for(room, &checks)
+            });
             let region = Region::new(code.range.clone(), host);
             Image {
                 checks,
@@ -421,7 +424,8 @@ impl CodeCache {
     /// Gives the memory of all translations back but for the first of mutable code.
     #[cfg(test)]
     fn unmap(&mut self) {
-        self.forget(&[0..u64::MAX]);
+        let all = 0..u64::MAX;
+        self.forget(std::slice::from_ref(&all));
         self.instruments = Instrumented::default();
     }
 
