@@ -40,6 +40,13 @@ struct Indexed {
     tls: std::cell::OnceCell<Option<crate::location::TlsBlock>>,
 }
 
+/// In which modules a name is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    Programs,
+    Anybody,
+}
+
 /// Something with a name.
 #[derive(Clone, Debug)]
 pub struct Found {
@@ -78,14 +85,16 @@ impl Catalog {
         self.indexed(module).unit(unit)
     }
 
+    /// Whether a module is the program itself, not a library.
+    pub fn is_program(&self, module: &Arc<crate::Module>) -> bool {
+        let indexed = self.indexed(module);
+        *indexed.program.get_or_init(|| is_program(module))
+    }
+
     /// Each module once, the program itself first: its names come before its libraries'.
     pub(crate) fn in_order<'a>(&self, modules: &'a Modules) -> Vec<&'a Image> {
         let mut all: Vec<&Image> = modules.modules().collect();
-        all.sort_by_key(|image| {
-            let indexed = self.indexed(&image.module);
-            let program = indexed.program.get_or_init(|| is_program(&image.module));
-            !*program
-        });
+        all.sort_by_key(|image| !self.is_program(&image.module));
         all
     }
 
@@ -167,7 +176,21 @@ impl Catalog {
         path: &Path,
         wanted: impl Fn(Kind) -> bool + Copy,
     ) -> Result<Vec<Found>, Error> {
+        self.named_in(modules, Whose::Anybody, path, wanted)
+    }
+
+    /// The same, of the program itself or of all.
+    pub(crate) fn named_in(
+        &self,
+        modules: &Modules,
+        whose: Whose,
+        path: &Path,
+        wanted: impl Fn(Kind) -> bool + Copy,
+    ) -> Result<Vec<Found>, Error> {
         for image in self.in_order(modules) {
+            if whose == Whose::Programs && !self.is_program(&image.module) {
+                continue;
+            }
             let mut all = self.indexed(&image.module).named(path, wanted)?;
             if let Some(file) = &path.file {
                 let mut of_file = Vec::new();
