@@ -5,7 +5,7 @@ use crate::expr::Path;
 use crate::types::{Entry, Language, Type};
 use crate::{Die, Error, Modules, modules::Image};
 use gimli::UnitOffset;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -26,7 +26,21 @@ pub use symbols::{ElfSymbol, SymbolKind};
 #[derive(Default)]
 pub struct Catalog {
     pub(crate) types: RefCell<HashMap<Entry, Type>>,
+    /// How many questions are being answered for the sake of others.
+    depth: Cell<usize>,
     modules: RefCell<HashMap<*const crate::Module, Rc<Indexed>>>,
+}
+
+/// Questions that lead to themselves end.
+const DEEPEST: usize = 64;
+
+/// A question within a question, while it is there.
+pub(crate) struct Deeper<'a>(&'a Cell<usize>);
+
+impl Drop for Deeper<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
 }
 
 /// One module's part.
@@ -61,6 +75,15 @@ pub struct Found {
 impl Catalog {
     pub fn new() -> Catalog {
         Catalog::default()
+    }
+
+    /// None if it goes too deep.
+    pub(crate) fn deeper(&self) -> Option<Deeper<'_>> {
+        let depth = self.depth.get();
+        (depth < DEEPEST).then(|| {
+            self.depth.set(depth + 1);
+            Deeper(&self.depth)
+        })
     }
 
     fn indexed(&self, module: &Arc<crate::Module>) -> Rc<Indexed> {
@@ -115,6 +138,9 @@ impl Catalog {
 
     /// An entry's name with its namespaces; none if it has no name.
     pub fn path(&self, entry: &Entry) -> Result<Option<Rc<str>>, Error> {
+        let Some(_deeper) = self.deeper() else {
+            return Ok(None);
+        };
         let index = self.unit_index(&entry.module, entry.die.unit)?;
         if index.language != Language::C
             && let Some(path) = index.paths.get(&entry.die.offset)

@@ -96,7 +96,7 @@ pub struct Probed {
 /// A stretch where it is undefined is looked into at so many places before it is believed.
 const LOOKS: u64 = 15;
 /// Looking for the first flip, so many places are looked at in each stretch, and so many times.
-const DENSITY: u64 = 24;
+const DENSITY: u64 = 12;
 const MOST_ROUNDS: usize = 64;
 /// Instructions between two ticks; more of them are some stranger's invention.
 const MOST_STEPS: usize = 1 << 20;
