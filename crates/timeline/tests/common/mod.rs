@@ -150,6 +150,11 @@ pub fn open_with(folder: &Path, change: impl FnOnce(&mut Settings)) -> Timeline 
     Timeline::open(&recording, stream, settings).unwrap()
 }
 
+pub fn open_stream(folder: &Path, stream: u32) -> Timeline {
+    let recording = Recording::open(folder).unwrap();
+    Timeline::open(&recording, stream, Settings::new(Options::default())).unwrap()
+}
+
 pub fn spread(times: &mut [Duration]) -> String {
     times.sort();
     let at = |part: f64| times.get(((times.len() as f64 - 1.0) * part) as usize);
@@ -171,6 +176,18 @@ pub fn no_children() {
 pub fn children() -> Vec<String> {
     let children = std::fs::read_to_string("/proc/thread-self/children").unwrap();
     children.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Seconds that this process and its workers have computed: on a busy machine the better measure.
+pub fn computed() -> f64 {
+    let of = |pid: &str| -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let times = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+        let times = times.split(' ').skip(11).take(4);
+        times.filter_map(|n| n.parse::<u64>().ok()).sum()
+    };
+    let all = children().iter().map(|pid| of(pid)).sum::<u64>() + of("self");
+    all as f64 / 100.0
 }
 
 /// Where a guest's functions and variables are.
