@@ -195,11 +195,17 @@ impl State<'_> {
             CodeSize::Code32 => self.regs.gpr[RCX] as u32 as u64,
             _ => self.regs.gpr[RCX],
         };
-        let compares = match ins.mnemonic() {
-            Mnemonic::Cmpsb | Mnemonic::Cmpsw | Mnemonic::Cmpsd | Mnemonic::Cmpsq => true,
-            Mnemonic::Scasb | Mnemonic::Scasw | Mnemonic::Scasd | Mnemonic::Scasq => true,
-            _ => false,
-        };
+        let compares = matches!(
+            ins.mnemonic(),
+            Mnemonic::Cmpsb
+                | Mnemonic::Cmpsw
+                | Mnemonic::Cmpsd
+                | Mnemonic::Cmpsq
+                | Mnemonic::Scasb
+                | Mnemonic::Scasw
+                | Mnemonic::Scasd
+                | Mnemonic::Scasq
+        );
         let count = if compares {
             self.rounds(ins, count, size)
         } else {

@@ -424,7 +424,8 @@ impl CodeCache {
     /// Gives the memory of all translations back but for the first of mutable code.
     #[cfg(test)]
     fn unmap(&mut self) {
-        self.forget(&[0..u64::MAX]);
+        let all = 0..u64::MAX;
+        self.forget(std::slice::from_ref(&all));
         self.instruments = Instrumented::default();
     }
 

@@ -278,6 +278,13 @@ impl Region {
         at
     }
 
+    /// The same for code that is the same wherever it lies.
+    pub fn place_cold_bytes(&mut self, bytes: &[u8]) -> u32 {
+        self.cold -= bytes.len() as u32;
+        write_code(self.cold, bytes);
+        self.cold
+    }
+
     /// A stub that asks the engine to link `site` to `target`.
     pub fn link_stub(&mut self, target: u64, site: u32) -> u32 {
         let thunk = self.link_thunk;

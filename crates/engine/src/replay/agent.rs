@@ -176,27 +176,27 @@ impl Condition {
                     stack.push(value.ok_or(AgentError::Register(number))?)?;
                 }
                 Op::Pick(n) => {
-                    let value = *stack.from_top(n as usize)?;
+                    let value = *stack.below_top(n as usize)?;
                     stack.push(value)?;
                 }
                 Op::Pop => {
                     stack.pop()?;
                 }
                 Op::Swap => {
-                    let top = *stack.from_top(0)?;
-                    let below = std::mem::replace(stack.from_top(1)?, top);
-                    *stack.from_top(0)? = below;
+                    let top = *stack.below_top(0)?;
+                    let below = std::mem::replace(stack.below_top(1)?, top);
+                    *stack.below_top(0)? = below;
                 }
                 Op::Rot => {
                     // a b c, c on top, becomes c a b.
                     let (a, b, c) = (
-                        *stack.from_top(2)?,
-                        *stack.from_top(1)?,
-                        *stack.from_top(0)?,
+                        *stack.below_top(2)?,
+                        *stack.below_top(1)?,
+                        *stack.below_top(0)?,
                     );
-                    *stack.from_top(2)? = c;
-                    *stack.from_top(1)? = a;
-                    *stack.from_top(0)? = b;
+                    *stack.below_top(2)? = c;
+                    *stack.below_top(1)? = a;
+                    *stack.below_top(0)? = b;
                 }
                 Op::End => return stack.pop(),
                 Op::CutOff(at) => return Err(AgentError::CutOff(at as usize)),
@@ -226,14 +226,14 @@ impl Stack {
     }
 
     #[inline]
-    fn from_top(&mut self, n: usize) -> Result<&mut u64, AgentError> {
+    fn below_top(&mut self, n: usize) -> Result<&mut u64, AgentError> {
         let at = self.depth.checked_sub(n + 1).ok_or(AgentError::Empty)?;
         Ok(&mut self.values[at])
     }
 
     #[inline]
     fn one(&mut self, f: impl FnOnce(u64) -> u64) -> Result<(), AgentError> {
-        let top = self.from_top(0)?;
+        let top = self.below_top(0)?;
         *top = f(*top);
         Ok(())
     }
@@ -241,13 +241,13 @@ impl Stack {
     #[inline]
     fn two(&mut self, f: impl FnOnce(u64, u64) -> u64) -> Result<(), AgentError> {
         let b = self.pop()?;
-        let a = self.from_top(0)?;
+        let a = self.below_top(0)?;
         *a = f(*a, b);
         Ok(())
     }
 
     fn divide(&mut self, f: impl FnOnce(u64, u64) -> u64) -> Result<(), AgentError> {
-        if *self.from_top(0)? == 0 {
+        if *self.below_top(0)? == 0 {
             return Err(AgentError::Division);
         }
         self.two(f)

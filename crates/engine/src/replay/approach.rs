@@ -5,13 +5,15 @@
 
 use clew_recording::event::{Cause, Event, Place};
 
-use super::machine::{Divergence, Machine, PLENTY, is_inner, quiet_stop};
+use super::machine::{Divergence, Machine, quiet_stop};
+use super::running::{PLENTY, is_inner};
+use crate::cache::accesses::Access;
 use crate::cache::maybe_spoiled;
 use crate::context::{Exit, R11, RCX, RSP, Regs};
 use crate::guest::access;
 use crate::guest::trap_flag::TRAP_FLAG;
 use crate::layout;
-use crate::memory::PAGE;
+use crate::memory::{Fetch, PAGE};
 
 /// Where an event happens, as far as is known before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,11 +134,42 @@ impl Machine {
         if ticks != self.since() {
             return Ok(false);
         }
-        let exit = leaves_at(self.gs.regs.rip);
-        if exit.is_none_or(|exit| !kinds.contains(&exit)) {
-            return Ok(false);
+        let leaves = leaves_at(self.gs.regs.rip).is_some_and(|exit| kinds.contains(&exit));
+        if leaves || kinds.contains(&Exit::Fault) && self.faults_here() {
+            return match self.single(event)? {
+                Stepped::Due => Ok(true),
+                Stepped::Moved { .. } => self.diverged(format!("{event:?}"), "no such thing"),
+            };
         }
-        Ok(self.single(event)? == Stepped::Due)
+        Ok(false)
+    }
+
+    /// Whether the instruction that the thread stands on is sure to fault, by what it would touch.
+    fn faults_here(&mut self) -> bool {
+        let pc = self.gs.regs.rip;
+        if !matches!(self.memory.fetch(pc), Fetch::Executable(_)) {
+            return true;
+        }
+        // Of long ones the first byte: for some only a bound of the length is known.
+        let ends = |access: &Access| match access.len {
+            2..=64 => [access.addr, access.addr.wrapping_add(access.len - 1)],
+            _ => [access.addr; 2],
+        };
+        let memory = &self.memory;
+        let accesses = self.code.accesses(self.gs);
+        accesses
+            .iter()
+            .filter(|access| access.len > 0)
+            .any(|access| {
+                ends(access)
+                    .into_iter()
+                    .any(|addr| match memory.find(addr) {
+                        None => true,
+                        Some(m) if access.write && !m.can(libc::PROT_WRITE) => true,
+                        // Closed, behind a file's end, or not for reading.
+                        Some(_) => access::read::<u8>(addr).is_err(),
+                    })
+            })
     }
 
     /// Runs the current thread towards the event, at most to `limit` ticks after the last one.
@@ -236,7 +269,8 @@ impl Machine {
         self.set_budget(PLENTY);
         let exit = self.step_single();
         self.no_value_missing()?;
-        if !is_inner(exit) && !(exit == Exit::Emulate && self.passes_before(event)) {
+        let passes = is_inner(exit) || exit == Exit::Emulate && self.passes_before(event);
+        if !passes {
             return match lies {
                 Lies::Ahead { ticks, kinds } if kinds.contains(&exit) && ticks == self.since() => {
                     self.standing = Some(exit);

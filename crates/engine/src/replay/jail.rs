@@ -329,6 +329,67 @@ mod tests {
         })
     }
 
+    /// The same for a worker with two channels, whose first descriptor `act` is given.
+    fn locked_worker(act: impl FnOnce(RawFd) -> i32) -> Option<i32> {
+        let (_mine, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
+        let first = std::os::fd::AsRawFd::as_raw_fd(&theirs);
+        // SAFETY: the child only makes system calls.
+        unsafe {
+            let pid = libc::fork();
+            if pid == 0 {
+                let status = match lock_worker(first, 2) {
+                    Ok(()) => act(first),
+                    Err(_) => 99,
+                };
+                syscall!(libc::SYS_exit_group, status);
+            }
+            let mut status = 0;
+            libc::waitpid(pid, &mut status, 0);
+            libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status))
+        }
+    }
+
+    #[test]
+    fn workers_use_their_channels_and_fork_for_their_parent() {
+        // SAFETY: sends from a constant, looks for what isn't there, forks a process that ends.
+        let served = locked_worker(|first| unsafe {
+            let sent = syscall!(libc::SYS_sendto, first, c"x".as_ptr(), 1, 0, 0, 0);
+            let mut byte = 0u8;
+            let none = libc::MSG_DONTWAIT;
+            let got = syscall!(libc::SYS_recvfrom, first, &raw mut byte, 1, none, 0, 0);
+            let child = syscall!(libc::SYS_clone, u64::from(FORK_FLAGS), 0, 0, 0, 0);
+            if child == 0 {
+                let asked = syscall!(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, 9, 0, 0, 0);
+                syscall!(libc::SYS_exit_group, asked);
+            }
+            let all = sent == 1 && got == sys::err(libc::EAGAIN) && child > 0;
+            (!all || syscall!(libc::SYS_getppid) <= 0) as i32
+        });
+        assert_eq!(served, Some(0));
+        let refused = |nr: i64, args: [i64; 5]| {
+            // SAFETY: refused before anything is touched.
+            locked_worker(|first| unsafe {
+                let [a, b, c, d, e] = args;
+                let a = if a == -7 { i64::from(first) + 2 } else { a };
+                syscall!(nr, a, b, c, d, e, 0) as i32
+            })
+        };
+        assert_eq!(refused(libc::SYS_sendto, [-7, 0, 0, 0, 0]), None);
+        assert_eq!(refused(libc::SYS_recvfrom, [0, 0, 0, 0, 0]), None);
+        assert_eq!(
+            refused(libc::SYS_clone, [libc::SIGCHLD.into(), 0, 0, 0, 0]),
+            None
+        );
+        let thread = i64::from(FORK_FLAGS) | i64::from(libc::CLONE_VM);
+        assert_eq!(refused(libc::SYS_clone, [thread, 0, 0, 0, 0]), None);
+        let high = i64::from(FORK_FLAGS) | 1 << 32;
+        assert_eq!(refused(libc::SYS_clone, [high, 0, 0, 0, 0]), None);
+        let name = i64::from(libc::PR_SET_NAME);
+        assert_eq!(refused(libc::SYS_prctl, [name, 0, 0, 0, 0]), None);
+        assert_eq!(refused(libc::SYS_fork, [0; 5]), None);
+        assert_eq!(refused(libc::SYS_kill, [0; 5]), None);
+    }
+
     #[test]
     fn memory_and_reports_are_allowed() {
         let anon = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as i64;

@@ -4,26 +4,17 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use clew_recording::event::{
-    Call, Cause, Effect, End, Event, Instruction, Origin, Place, REGISTERS, Start, ThreadId,
-};
-use clew_recording::maps::Change;
+use clew_recording::event::{Call, Cause, End, Event, Instruction, Origin, Place, Start, ThreadId};
 
 use crate::cache::CodeCache;
 use crate::context::{Exit, GsBlock, R8, R9, R10, RAX, RDI, RDX, RSI, Regs, Xsave};
 use crate::guest::access;
-use crate::guest::trap_flag::{self, TRAP_FLAG};
 use crate::host::{switch, time};
-use crate::kernel::{emulate, outputs, sent, table};
-use crate::memory::{Copies, Memory};
+use crate::kernel::table;
+use crate::memory::Memory;
 use crate::record::events::{checksum, show_pages};
 use crate::record::values;
 use crate::stats::Stats;
-
-/// More single steps than any recorder makes.
-const MOST_STEPS: u32 = 1 << 12;
-/// More ticks than any stretch between two events.
-pub(super) const PLENTY: i64 = i64::MAX / 4;
 
 /// A guest thread.
 #[derive(Clone)]
@@ -72,20 +63,20 @@ pub struct Machine {
     /// The current thread has come to this and waits for its event.
     pub(super) standing: Option<Exit>,
     /// What `ticks_left` was set to, to tell what was used.
-    budget: i64,
+    pub(super) budget: i64,
     /// Ticks of the current thread since the last event, without what was used of `budget`.
-    since: i64,
+    pub(super) since: i64,
     /// Ticks of all threads, likewise.
-    total: u64,
+    pub(super) total: u64,
     /// Single instructions since the tick from which the next event's are counted.
     pub(super) stepped: u32,
-    open_file: OpenFile,
+    pub(super) open_file: OpenFile,
     /// Quiet instructions that were passed since the last event or tick: at which, how many.
-    passed: (u64, u32),
+    pub(super) passed: (u64, u32),
     /// The next event is behind the quiet instruction with that tick and number.
     pub(super) stop_at_quiet: Option<(u64, u32)>,
     /// The event whose effects are being applied made a thread: they are for its registers.
-    new_thread: Option<ThreadId>,
+    pub(super) new_thread: Option<ThreadId>,
     pub start: Option<Start>,
     /// Show the checksum of every page where all memory is compared.
     pub show_pages: bool,
@@ -97,7 +88,7 @@ pub struct Machine {
     pub checks: u64,
 }
 
-type Checked = Result<(), Divergence>;
+pub(super) type Checked = Result<(), Divergence>;
 
 impl Machine {
     pub fn new(
@@ -163,248 +154,6 @@ impl Machine {
             ticks: self.ticks(),
             pc: self.gs.regs.rip,
         })
-    }
-
-    /// Books the ticks used and allows `budget` more.
-    pub(super) fn set_budget(&mut self, budget: i64) {
-        let used = (self.budget - self.gs.ticks_left) as u64;
-        if let Some(thread) = self.threads.get_mut(&self.current) {
-            thread.ticks += used;
-        }
-        self.since += used as i64;
-        self.total += used;
-        self.budget = budget;
-        self.gs.ticks_left = budget;
-        self.gs.kicked = 0;
-    }
-
-    /// Runs the current thread until it leaves the cache for something that is an event.
-    fn enter(&mut self) -> Exit {
-        self.enter_with(false)
-    }
-
-    /// The same; with `past`, the instruments of the first instruction don't count.
-    pub(super) fn enter_with(&mut self, mut past: bool) -> Exit {
-        loop {
-            if self.gs.regs.rflags & TRAP_FLAG != 0 {
-                return self.step_trapping();
-            }
-            let (gs, memory) = (&mut *self.gs, &mut self.memory);
-            let exit = match std::mem::take(&mut past) {
-                true => self.code.enter_past(gs, memory, &mut self.stats),
-                false => self.code.enter(gs, memory, &mut self.stats),
-            };
-            match exit {
-                Exit::Fault if self.write_to_code() => {
-                    let exit = self.step();
-                    if !is_inner(exit) {
-                        return exit;
-                    }
-                    if self.gs.ticks_left == 0 {
-                        return Exit::Budget;
-                    }
-                }
-                Exit::Attention => self.gs.attention = 0,
-                Exit::Emulate if self.passes() => {}
-                _ => return exit,
-            }
-        }
-    }
-
-    /// The current thread stands before an instruction that the engine answers: if it is one without
-    /// an event, carries it out.
-    pub(super) fn passes(&mut self) -> bool {
-        let now = self.since();
-        if self.passed.0 != now {
-            self.passed = (now, 0);
-        }
-        if self.stop_at_quiet == Some(self.passed) {
-            return false;
-        }
-        let passes = emulate::quiet(&mut self.gs.regs);
-        self.passed.1 += passes as u32;
-        passes
-    }
-
-    fn step(&mut self) -> Exit {
-        self.code
-            .step(self.gs, &mut self.memory, &mut self.stats, 1)
-    }
-
-    /// One instruction of a thread with the trap flag set, which the CPU mustn't see.
-    fn step_trapping(&mut self) -> Exit {
-        let opcode = trap_flag::opcode_at(self.gs.regs.rip);
-        self.gs.regs.rflags &= !TRAP_FLAG;
-        let exit = self.step();
-        if opcode != Some(trap_flag::POPF) {
-            self.gs.regs.rflags |= TRAP_FLAG;
-        }
-        exit
-    }
-
-    /// A write failed only because its page holds translated code: settled, the instruction is to be
-    /// executed again.
-    fn write_to_code(&mut self) -> bool {
-        const PAGE_FAULT: u64 = 14;
-        const WRITE: u64 = 2;
-        let fault = self.gs.fault;
-        let write =
-            fault.signo == libc::SIGSEGV && fault.trapno == PAGE_FAULT && fault.err & WRITE != 0;
-        if !write || !self.memory.code_write_fault(fault.addr) {
-            return false;
-        }
-        self.code.code_written(&mut self.memory, fault.addr);
-        true
-    }
-
-    /// So many ticks from the last event are to go, as a budget.
-    pub(super) fn left_of(&self, ticks: u64) -> Result<i64, Divergence> {
-        let left = i64::try_from(ticks).ok().filter(|&t| t < PLENTY);
-        match left.and_then(|t| t.checked_sub_unsigned(self.since())) {
-            Some(left) if left >= 0 => Ok(left),
-            _ => self.diverged(format!("an event after {ticks} ticks"), "more ticks"),
-        }
-    }
-
-    /// Brings the current thread to the next thing that it does by itself, `ticks` after the last event,
-    /// which must be one of `kinds`.
-    pub(super) fn arrive(
-        &mut self,
-        ticks: u64,
-        kinds: &[Exit],
-        what: &dyn Fn() -> String,
-    ) -> Result<Exit, Divergence> {
-        if let Some(standing) = self.standing.take() {
-            if ticks == self.since() && kinds.contains(&standing) {
-                return Ok(standing);
-            }
-            return self.diverged(what(), format!("{standing:?}, where it stood already"));
-        }
-        let budget = self.left_of(ticks)?;
-        // One more than that: reaching it means that the event was missed.
-        self.set_budget(budget + 1);
-        let exit = self.enter();
-        self.no_value_missing()?;
-        if !kinds.contains(&exit) {
-            return self.diverged(what(), self.describe(exit));
-        }
-        if self.gs.ticks_left != 1 {
-            let found = self.since();
-            return self.diverged(
-                format!("{} after {ticks} ticks", what()),
-                format!("it after {found}"),
-            );
-        }
-        Ok(exit)
-    }
-
-    /// Brings the current thread to a place in the midst of its computing.
-    fn go_to(&mut self, place: Place, what: &dyn Fn() -> String) -> Checked {
-        if place.ticks == 0 && place.steps == 0 {
-            return Ok(());
-        }
-        if let Some(standing) = self.standing.take() {
-            return self.diverged(what(), format!("{standing:?}"));
-        }
-        if self.since() < place.ticks {
-            self.run_ticks(place.ticks, what)?;
-        }
-        self.set_budget(PLENTY);
-        while self.stepped < place.steps {
-            self.step_to(place, what)?;
-        }
-        self.set_budget(PLENTY);
-        Ok(())
-    }
-
-    /// Runs the current thread to exactly so many ticks after the last event.
-    pub(super) fn run_ticks(&mut self, ticks: u64, what: &dyn Fn() -> String) -> Checked {
-        let budget = self.left_of(ticks)?;
-        if budget == 0 {
-            return Ok(());
-        }
-        self.set_budget(budget);
-        let exit = loop {
-            match self.enter() {
-                // With the trap flag set, one instruction.
-                exit if is_inner(exit) && exit != Exit::Budget => {}
-                exit => break exit,
-            }
-        };
-        self.no_value_missing()?;
-        if exit != Exit::Budget {
-            return self.diverged(format!("{} in {ticks} ticks", what()), self.describe(exit));
-        }
-        Ok(())
-    }
-
-    /// One of the instructions between the tick and the place.
-    pub(super) fn step_to(&mut self, place: Place, what: &dyn Fn() -> String) -> Checked {
-        if place.steps > MOST_STEPS {
-            return self.diverged("a number of instructions", format!("{}", place.steps));
-        }
-        let exit = self.step_single();
-        if !is_inner(exit) {
-            return self.diverged(
-                format!("{} after {} instructions", what(), place.steps),
-                format!("{} after {}", self.describe(exit), self.stepped),
-            );
-        }
-        self.stepped += 1;
-        Ok(())
-    }
-
-    /// One instruction, with more ticks in the budget than it can take.
-    pub(super) fn step_single(&mut self) -> Exit {
-        if self.gs.regs.rflags & TRAP_FLAG != 0 {
-            self.step_trapping()
-        } else {
-            self.step_over_code_writes()
-        }
-    }
-
-    fn step_over_code_writes(&mut self) -> Exit {
-        loop {
-            match self.step() {
-                Exit::Fault if self.write_to_code() => {}
-                Exit::Attention => self.gs.attention = 0,
-                exit => return exit,
-            }
-        }
-    }
-
-    pub(super) fn no_value_missing(&self) -> Checked {
-        if self.gs.values.missing != 0 {
-            return self.diverged("no more time calls", "a time call");
-        }
-        Ok(())
-    }
-
-    /// All answers of fast calls that were there for this stretch were taken.
-    fn values_used_up(&self) -> Checked {
-        let values = self.gs.values;
-        if values.used != values.there {
-            let left = values.there - values.used;
-            return self.diverged(format!("{left} more time calls"), "none");
-        }
-        Ok(())
-    }
-
-    pub(super) fn describe(&self, exit: Exit) -> String {
-        let gpr = &self.gs.regs.gpr;
-        match exit {
-            Exit::Syscall => {
-                let call = table::lookup(gpr[RAX]);
-                format!("system call {} ({})", call.name, gpr[RAX])
-            }
-            Exit::Emulate => "an instruction that the engine answers".into(),
-            Exit::Budget => "no event in time".into(),
-            Exit::Fault => {
-                let fault = self.gs.fault;
-                format!("a fault, signal {} at {:#x}", fault.signo, fault.addr)
-            }
-            other => format!("{other:?}"),
-        }
     }
 
     /// Runs to the event, compares, and does what it says itself; its effects follow.
@@ -647,114 +396,6 @@ impl Machine {
         Ok(())
     }
 
-    /// Applies an effect of the last event.
-    pub fn effect(&mut self, effect: &Effect) -> Checked {
-        match effect {
-            Effect::Memory { addr, bytes } => {
-                if self.write(*addr, bytes).is_err() {
-                    return self.diverged(
-                        format!("writable memory at {addr:#x}, {} bytes", bytes.len()),
-                        "none",
-                    );
-                }
-            }
-            Effect::Registers { mask, values } => {
-                let bases = (FS_BASE..REGISTERS).filter(|n| mask >> n & 1 != 0);
-                if let Some(base) = bases.map(|n| values[n]).find(|&base| !canonical(base)) {
-                    return self.diverged("a segment's base", format!("{base:#x}"));
-                }
-                let regs = match self.new_thread {
-                    None => &mut self.gs.regs,
-                    Some(number) => match self.threads.get_mut(&number) {
-                        Some(thread) => &mut thread.regs,
-                        None => return Ok(()),
-                    },
-                };
-                let words = regs.words_mut();
-                for n in (0..REGISTERS).filter(|n| mask >> n & 1 != 0) {
-                    words[n] = values[n];
-                }
-            }
-            Effect::Extended([]) => switch::load_extended(self.gs, &Xsave::default()),
-            Effect::Extended(bytes) => {
-                let Some(area) = Xsave::sound(bytes) else {
-                    return self.diverged("vector registers", "malformed data");
-                };
-                switch::load_extended(self.gs, &area);
-            }
-            Effect::Map(bytes) => {
-                let Ok(change) = Change::decode(bytes) else {
-                    return self.diverged("a change of mappings", "malformed data");
-                };
-                if let Err(error) = self.memory.apply(&change, &mut self.open_file) {
-                    return self.diverged(format!("{change:?}"), error.to_string());
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes to guest memory as the kernel did: pages with translated code too.
-    pub(super) fn write(&mut self, addr: u64, bytes: &[u8]) -> Result<(), access::Fault> {
-        if access::write_bytes(addr, bytes).is_ok() {
-            return Ok(());
-        }
-        if self.memory.unprotect_for_kernel(addr, bytes.len() as u64)
-            && access::write_bytes(addr, bytes).is_ok()
-        {
-            return Ok(());
-        }
-        self.memory.fill(addr, bytes).map_err(|_| access::Fault)
-    }
-
-    /// What the call that the current thread has just made sent to a descriptor: as much as it says, or
-    /// for one that waits, all that it was given.
-    pub fn outgoing(&self, call: &Call, into: &mut Vec<u8>) {
-        let len = match call.end {
-            End::Returned(len) => len,
-            _ => i64::MAX,
-        };
-        let ranges = sent::written_bytes(table::lookup(call.nr as u64), &call.args, len);
-        for (addr, len) in ranges.unwrap_or_default() {
-            let at = into.len();
-            // The kernel has read it, so it is there.
-            let len = outputs::accessible(addr, len) as usize;
-            into.resize(at + len, 0);
-            let _ = access::read_bytes(addr, &mut into[at..]);
-        }
-    }
-
-    /// Before a fork of this process: shared memory for the child.
-    pub fn before_fork(&self) -> Result<Copies, Divergence> {
-        match self.memory.copy_shared() {
-            Ok(copies) => Ok(copies),
-            Err(error) => self.diverged("a copy of shared memory", error.to_string()),
-        }
-    }
-
-    /// In a forked replay of a child: only the current thread is there.
-    pub fn become_child(&mut self, shared: Copies) -> Checked {
-        self.become_forked()?;
-        self.have_own_memory(shared)
-    }
-
-    /// From here on this is the child that its parent's stream has just made. The recorded parent goes on
-    /// elsewhere, or isn't wanted.
-    pub fn become_forked(&mut self) -> Checked {
-        let current = self.current;
-        self.threads.retain(|&number, _| number == current);
-        self.standing = None;
-        Ok(())
-    }
-
-    /// In a fork of this process: what [`Machine::before_fork`] made is its shared memory.
-    pub fn have_own_memory(&mut self, shared: Copies) -> Checked {
-        match self.memory.unshare(shared) {
-            Ok(()) => Ok(()),
-            Err(error) => self.diverged("memory of its own", error.to_string()),
-        }
-    }
-
     /// Ticks of all threads there are.
     pub fn total_ticks(&mut self) -> u64 {
         self.set_budget(0);
@@ -780,20 +421,4 @@ pub(super) fn quiet_stop(event: &Event) -> Option<(u64, u32)> {
         } => Some((*ticks, *passed)),
         _ => None,
     }
-}
-
-/// The first of the two segment bases among the registers of an effect.
-const FS_BASE: usize = 18;
-
-/// Whether the CPU can have this in a register for addresses.
-fn canonical(addr: u64) -> bool {
-    (addr as i64) << 16 >> 16 == addr as i64
-}
-
-/// Exits that are no event: translated code went on elsewhere.
-pub(super) fn is_inner(exit: Exit) -> bool {
-    matches!(
-        exit,
-        Exit::Step | Exit::Link | Exit::Indirect | Exit::Budget | Exit::Stale
-    )
 }

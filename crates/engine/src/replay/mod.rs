@@ -8,11 +8,13 @@
 pub mod agent;
 mod approach;
 pub mod arguments;
+mod effects;
 pub mod files;
 pub mod jail;
 pub mod machine;
 mod report;
 pub mod run;
+mod running;
 mod screen;
 pub mod tree;
 pub mod worker;

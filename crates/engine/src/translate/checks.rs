@@ -87,10 +87,10 @@ impl Translation<'_> {
             self.code.exit(Exit::Break as usize);
         }
         if self.checks.watch() {
-            let touches = self.finder.touches(ins).to_vec();
-            for touch in &touches {
+            for n in 0..self.finder.touches(ins).len() {
+                let touch = self.finder.found(n);
                 if touch.read && self.checks.reads || touch.write && self.checks.writes {
-                    self.check(ins.ip(), touch);
+                    self.check(ins.ip(), &touch);
                 }
             }
         }
@@ -127,25 +127,20 @@ impl Translation<'_> {
         self.code.bind_short(usual);
         self.code.unspill(RCX, 0);
         let back = self.code.here();
-        let mut stub = Emitter::new(0);
-        stub.unspill(RCX, 0);
-        compare(&mut stub, pc, touch, CHECK, back);
-        let stub = stub.bytes;
-        let at = self
-            .region
-            .place_cold(|cold| cold.raw(&stub), stub.len() as u32);
-        self.code.bind(look, at);
+        self.scratch.clear(0);
+        self.scratch.unspill(RCX, 0);
+        compare(&mut self.scratch, pc, touch, CHECK, back);
+        let stub = self.region.place_cold_bytes(&self.scratch.bytes);
+        self.code.bind(look, stub);
     }
 
     /// Compares exactly, without the filter.
     fn compared(&mut self, pc: u64, touch: &Touch, routine: usize) {
         self.code.spill(0, RCX);
-        let mut rest = Emitter::new(0);
-        compare(&mut rest, pc, touch, routine, 0);
-        let back = self.code.here() + rest.bytes.len() as u32;
-        rest.clear(0);
-        compare(&mut rest, pc, touch, routine, back);
-        self.code.raw(&rest.bytes);
+        self.scratch.clear(0);
+        compare(&mut self.scratch, pc, touch, routine, 0);
+        let back = self.code.here() + self.scratch.bytes.len() as u32;
+        compare(&mut self.code, pc, touch, routine, back);
     }
 
     /// A loop that counts its ticks in a register has no room for checks, nor shows flags at its

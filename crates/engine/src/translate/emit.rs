@@ -36,6 +36,14 @@ impl Emitter {
         }
     }
 
+    /// One that may never be used.
+    pub fn empty() -> Emitter {
+        Emitter {
+            base: 0,
+            bytes: Vec::new(),
+        }
+    }
+
     pub fn clear(&mut self, base: u32) {
         self.base = base;
         self.bytes.clear();

@@ -97,6 +97,8 @@ struct Translation<'a> {
     displacement: usize,
     checks: &'a Checks,
     finder: touches::Finder,
+    /// For code whose place is known when it is done.
+    scratch: Emitter,
     /// Where instructions with checks start, and where they go on behind their checks.
     passed: Vec<(u32, u32)>,
 }
@@ -126,6 +128,7 @@ pub fn translate(
         displacement: 0,
         checks,
         finder: touches::Finder::default(),
+        scratch: Emitter::empty(),
         passed: Vec::new(),
     };
     let entry = t.block(pc);

@@ -98,6 +98,13 @@ impl Finder {
     }
 }
 
+impl Finder {
+    /// One of those that were found last.
+    pub fn found(&self, n: usize) -> Touch {
+        self.found[n]
+    }
+}
+
 const NOWHERE: Touch = Touch {
     segment: Segment::None,
     base: None,

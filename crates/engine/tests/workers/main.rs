@@ -41,7 +41,7 @@ fn run(case: fn()) -> bool {
             libc::alarm(if std::env::var_os("CLEW_WORKERS_ON").is_some() {
                 3600
             } else {
-                120
+                300
             })
         };
         case();

@@ -59,7 +59,8 @@ fn places_in(all: &mut Commander) -> (Stopped, u64, u64) {
     all.end(last);
     let mut random = Random(0x1234_5678_9abc_def1);
     let (mut events, mut switches) = (0, 0);
-    for round in 0..60 {
+    let rounds = std::env::var("CLEW_WORKERS_ROUNDS").map_or(24, |n| n.parse().unwrap());
+    for round in 0..rounds {
         let (walker, _) = all.fork(0);
         let (work, event) = (random.below(end.at.work), random.below(end.at.event));
         let begin = match round % 3 {
@@ -120,6 +121,7 @@ fn crash() {
     let recording = record(&scratch, &["crash"]);
     let stream = recording.streams()[0].id;
     let mut all = Commander::new(&recording, stream);
+    let (seeker, _) = all.fork(0);
     let end = all.advance(0, Goal::End);
     assert_eq!(end.why, Why::End);
     let signo = libc::SIGSEGV;
@@ -128,6 +130,8 @@ fn crash() {
     let again = all.stopped(0, Command::Step);
     assert_eq!((again.why, again.at), (Why::End, end.at));
     assert_eq!(all.state(0), state);
+    let by_position = all.advance(seeker, Goal::Position(position(&end.at)));
+    assert_eq!(by_position.at, end.at);
 }
 
 fn forked_stream() {

@@ -14,7 +14,7 @@ use crate::context::{Exit, R11, RCX, Regs, Xsave};
 use crate::host::{switch, time};
 use crate::kernel::cpuid::Cpuid;
 use crate::kernel::emulate;
-use crate::replay::machine::is_inner;
+use crate::replay::running::is_inner;
 use crate::syscall;
 
 /// So many ticks are run at once.
