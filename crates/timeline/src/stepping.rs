@@ -7,7 +7,7 @@
 use clew_engine::replay::worker::protocol::{Goal, Stopped, Take, Why};
 use clew_recording::event::ThreadId;
 
-use crate::seek::position_of;
+use crate::seek::{goal_of, position_of};
 use crate::story::Deed;
 use crate::timeline::Timeline;
 use crate::worker::Worker;
@@ -56,24 +56,31 @@ impl Timeline {
     }
 
     fn step_once(&mut self) -> Result<Stopped> {
-        // Stops at addresses make no difference to a single step.
-        let watched = !self.stops.watches.is_empty() || self.stops.events != Events::default();
-        let (id, stops) = (self.stops_id, self.stops.clone());
-        let worker = self.worker()?;
-        if watched {
-            worker.set_stops(id, &stops)?;
-        }
-        let stopped = worker.step();
-        match stopped {
-            Ok(stopped) => {
-                self.at = stopped.at;
-                Ok(stopped)
+        self.worker()?;
+        let mut worker = self.here.take().ok_or(Error::Lost)?;
+        // Whatever goes wrong, the next one to need a worker here makes another.
+        let stopped = match self.is_watched() {
+            false => worker.step()?,
+            true => {
+                // Where one step leads to; then there with open eyes.
+                let to = worker.fork()?.step()?;
+                match to.why {
+                    Why::Goal => {
+                        worker.set_stops(self.stops_id, &self.stops)?;
+                        worker.advance(goal_of(&to.at), Take::First)?
+                    }
+                    _ => worker.step()?,
+                }
             }
-            Err(error) => {
-                self.here = None;
-                Err(error)
-            }
-        }
+        };
+        self.at = stopped.at;
+        self.here = Some(worker);
+        Ok(stopped)
+    }
+
+    /// Stops at addresses make no difference to a single step; others do.
+    fn is_watched(&self) -> bool {
+        !self.stops.watches.is_empty() || self.stops.events != Events::default()
     }
 
     fn step_forward(&mut self, thread: ThreadId) -> Result<Stop> {
@@ -166,9 +173,8 @@ impl Timeline {
     /// Stands where this worker is, one step back, unless there was a stop on the way from there to `from`.
     fn arrive_back(&mut self, worker: Worker, from: Position) -> Result<Stop> {
         let to = position_of(&worker.at).ok_or(Error::Lost)?;
-        let watched = !self.stops.watches.is_empty() || self.stops.events != Events::default();
         let others = self.story.turned(to.event, from.event)?;
-        if self.stops_id != 0 && (watched || others) {
+        if self.stops_id != 0 && (self.is_watched() || others) {
             self.snapshots.insert(worker, crate::snapshots::Kind::Near);
             return self.run_backward(Some(to));
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clew_timeline::{
     Break, Direction, Position, Reason, Stops, Target, Timeline, Watch, WatchKind,
 };
-use common::{Program, Random, open, record_with, spread};
+use common::{Program, Random, computed, open, record_with, spread};
 
 fn main() {
     let random = &mut Random(88172645463325252);
@@ -18,7 +18,11 @@ fn main() {
     println!("open: {:?}", began.elapsed());
     let began = Instant::now();
     timeline.seek(Target::End).unwrap();
-    println!("to the end: {:?}", began.elapsed());
+    println!(
+        "to the end: {:?}; {:.2} s computed",
+        began.elapsed(),
+        computed()
+    );
     let (processes, memory) = timeline.load();
     println!("{processes} processes, {} KiB", memory >> 10);
     let program = Program::of(timeline, &folder, "writes");
@@ -70,6 +74,7 @@ fn last_write(what: &str, timeline: &mut Timeline, program: &Program) {
         ..Stops::default()
     });
     let mut times = Vec::new();
+    let before = computed();
     for _ in 0..5 {
         timeline.seek(Target::Position(from)).unwrap();
         let began = Instant::now();
@@ -78,7 +83,11 @@ fn last_write(what: &str, timeline: &mut Timeline, program: &Program) {
         assert!(matches!(stop.reason, Reason::Watch { .. }), "{stop:?}");
     }
     let first = times[0];
-    println!("{what}: first {first:?}; {}", spread(&mut times));
+    let each = (computed() - before) / times.len() as f64;
+    println!(
+        "{what}: first {first:?}; {}; {each:.3} s computed",
+        spread(&mut times)
+    );
     let mut value = [0; 8];
     timeline
         .read(program.address("counter"), &mut value)
@@ -123,6 +132,7 @@ fn steps_back(timeline: &mut Timeline, random: &mut Random) {
     timeline.set_stops(Stops::default());
     let end = timeline.end().unwrap();
     let (mut first, mut more) = (Vec::new(), Vec::new());
+    let before = computed();
     for _ in 0..20 {
         let to = timeline.after_ticks(random.below(20_000_000)).unwrap();
         if to >= end {
@@ -139,6 +149,8 @@ fn steps_back(timeline: &mut Timeline, random: &mut Random) {
             }
         }
     }
+    let each = 1000.0 * (computed() - before) / (first.len() + more.len()) as f64;
+    println!("reverse-stepi: {each:.2} ms computed each");
     println!("reverse-stepi, the first somewhere: {}", spread(&mut first));
     println!("reverse-stepi, the next: {}", spread(&mut more));
     assert!(first[first.len() / 2] < Duration::from_secs(1));
@@ -157,15 +169,14 @@ fn condition(timeline: &mut Timeline, program: &Program) {
         ..Stops::default()
     });
     timeline.seek(Target::Start).unwrap();
-    let began = Instant::now();
+    let (began, before) = (Instant::now(), computed());
     let stop = timeline.run(Direction::Forward, None).unwrap();
     assert!(matches!(stop.reason, Reason::End(_)), "{stop:?}");
-    println!(
-        "a condition, false 3 million times, forwards: {:?}",
-        began.elapsed()
-    );
-    let began = Instant::now();
+    let (took, used) = (began.elapsed(), computed() - before);
+    println!("a condition, false 3 million times, forwards: {took:?}; {used:.2} s computed");
+    let (began, before) = (Instant::now(), computed());
     let stop = timeline.run(Direction::Backward, None).unwrap();
     assert_eq!(stop.reason, Reason::Start);
-    println!("backwards: {:?}", began.elapsed());
+    let (took, used) = (began.elapsed(), computed() - before);
+    println!("backwards: {took:?}; {used:.2} s computed");
 }
