@@ -50,7 +50,7 @@ impl Session<'_> {
 
     /// `vCont...`, `bc`, `bs`, `c`, `s` and those with a signal.
     pub(crate) fn resume_packet(&mut self, packet: &[u8]) -> Result<Answer> {
-        let thread = self.going.unwrap_or(self.timeline.at().thread);
+        let thread = self.or_running(self.going.or(self.general))?;
         let (how, direction) = match packet {
             b"bc" => (Some(Resume::Continue), Direction::Backward),
             b"bs" => (Some(Resume::Step(thread)), Direction::Backward),
@@ -80,7 +80,6 @@ impl Session<'_> {
             Err(error) => return Err(error),
         };
         self.standing = report;
-        self.general = None;
         self.stop_packet().map(Answer::Reply)
     }
 

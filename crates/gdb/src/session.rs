@@ -55,9 +55,10 @@ pub struct Session<'a> {
     calls: Calls,
     /// gdb tells which forks it wants to hear of by understanding them.
     forks: bool,
-    /// Whose registers are meant; whose step.
-    pub(crate) general: Option<ThreadId>,
-    pub(crate) going: Option<ThreadId>,
+    /// The tid of the thread that is meant: of registers and memory; of a step backwards. gdb says so once,
+    /// and counts on every stop to make the thread that it tells of the first.
+    pub(crate) general: Option<i32>,
+    pub(crate) going: Option<i32>,
     /// gdb speaks of a forked process, which isn't here.
     elsewhere: bool,
     pub(crate) threads: Option<Vec<Thread>>,
@@ -228,6 +229,7 @@ impl<'a> Session<'a> {
     /// The stop reply for where it stands.
     pub(crate) fn stop_packet(&mut self) -> Result<Vec<u8>> {
         let tid = self.standing.tid;
+        self.general = Some(tid);
         let registers = match self.number_of(tid)? {
             Some(thread) => self.registers(thread)?,
             None => None,
@@ -328,8 +330,6 @@ impl<'a> Session<'a> {
     pub(crate) fn forget(&mut self) {
         self.threads = None;
         self.mappings = None;
-        self.general = None;
-        self.going = None;
     }
 
     pub(crate) fn all_threads(&mut self) -> Result<&[Thread]> {
@@ -370,16 +370,18 @@ impl<'a> Session<'a> {
         if self.elsewhere {
             return Ok("OK".into());
         }
-        let thread = match id.tid {
-            Which::One(tid) => match self.number_of(tid)? {
-                Some(thread) => Some(thread),
-                None => return Ok(FAILED.into()),
-            },
+        let tid = match id.tid {
+            Which::One(tid) => Some(tid),
             _ => None,
         };
+        if let Some(tid) = tid
+            && self.number_of(tid)?.is_none()
+        {
+            return Ok(FAILED.into());
+        }
         match what {
-            b'g' => self.general = thread,
-            b'c' => self.going = thread,
+            b'g' => self.general = tid,
+            b'c' => self.going = tid,
             _ => return Ok(UNKNOWN.into()),
         }
         Ok("OK".into())
@@ -397,8 +399,17 @@ impl<'a> Session<'a> {
     }
 
     /// The thread that a packet about registers means.
-    pub(crate) fn meant(&mut self) -> ThreadId {
-        self.general.unwrap_or(self.timeline.at().thread)
+    pub(crate) fn meant(&mut self) -> Result<ThreadId> {
+        self.or_running(self.general)
+    }
+
+    /// The thread with this tid, or the one that runs here.
+    pub(crate) fn or_running(&mut self, tid: Option<i32>) -> Result<ThreadId> {
+        let named = match tid {
+            Some(tid) => self.number_of(tid)?,
+            None => None,
+        };
+        Ok(named.unwrap_or(self.timeline.at().thread))
     }
 
     fn waits(&mut self, thread: ThreadId) -> Result<Option<u32>> {
@@ -407,7 +418,7 @@ impl<'a> Session<'a> {
     }
 
     fn all_registers(&mut self) -> Result<Answer> {
-        let thread = self.meant();
+        let thread = self.meant()?;
         let waits = self.waits(thread)?;
         let Some(registers) = self.registers(thread)? else {
             return Ok(FAILED.into());
@@ -417,7 +428,7 @@ impl<'a> Session<'a> {
     }
 
     fn one_register(&mut self, rest: &[u8]) -> Result<Answer> {
-        let thread = self.meant();
+        let thread = self.meant()?;
         let waits = self.waits(thread)?;
         let number = hex::number(rest).and_then(|number| usize::try_from(number).ok());
         let (Some(registers), Some(number)) = (self.registers(thread)?, number) else {
@@ -447,7 +458,7 @@ impl<'a> Session<'a> {
         &mut self,
         change: impl FnOnce(&mut Registers) -> Option<()>,
     ) -> Result<Answer> {
-        let thread = self.meant();
+        let thread = self.meant()?;
         let Some(before) = self.registers(thread)? else {
             return Ok(FAILED.into());
         };

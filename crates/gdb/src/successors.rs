@@ -42,8 +42,12 @@ fn after(
     let instruction = decoder.decode();
     let next = instruction.next_ip();
     match instruction.flow_control() {
+        // A system call is a call too, but not to somewhere.
         FlowControl::UnconditionalBranch | FlowControl::Call => {
-            vec![instruction.near_branch_target()]
+            match instruction.op0_kind() == OpKind::NearBranch64 {
+                true => vec![instruction.near_branch_target()],
+                false => vec![next],
+            }
         }
         FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => {
             vec![next, instruction.near_branch_target()]

@@ -53,7 +53,7 @@ impl Session<'_> {
         };
         let thread = match id.tid {
             Which::One(tid) => self.number_of(tid)?,
-            _ => Some(self.meant()),
+            _ => Some(self.meant()?),
         };
         let registers = match thread {
             Some(thread) => self.registers(thread)?,

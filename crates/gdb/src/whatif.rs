@@ -109,14 +109,14 @@ impl Session<'_> {
         let thread = self.timeline.at().thread;
         let tid = self.tid_of(thread)?;
         let going = match how {
-            Resume::Continue => self.going.or(self.general),
-            Resume::Step(thread) | Resume::Range { thread, .. } => Some(thread),
+            Resume::Continue => self.meant()?,
+            Resume::Step(thread) | Resume::Range { thread, .. } => thread,
         };
-        if going.is_some_and(|going| going != thread) {
+        if going != thread {
             self.say(&format!(
                 "[clew: a what-if runs only the thread that runs at this place, {tid}]\n"
             ))?;
-            let tid = self.tid_of(going.unwrap_or(thread))?;
+            let tid = self.tid_of(going)?;
             return Ok(Report::plain(report::NOTHING, tid));
         }
         let mut stops = self.points.stops(Default::default());

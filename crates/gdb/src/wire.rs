@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn packets_are_found_among_other_bytes() {
         let (mut wire, mut gdb) = wire();
-        gdb.write_all(b"+$?#3f+\x03$X1,1:}\x03#b0").unwrap();
+        gdb.write_all(b"+$?#3f+\x03$X1,1:}\x03#a0").unwrap();
         assert_eq!(wire.next().unwrap(), packet(b"?"));
         assert_eq!(wire.next().unwrap(), Some(Incoming::Interrupt));
         assert_eq!(wire.next().unwrap(), packet(b"X1,1:#"));

@@ -1,10 +1,12 @@
 //! An ELF file's table of contents: bytes in; sections, segments, build id and links to other
 //! files out. Damaged tables give an error or fewer entries, never a panic.
 
-use crate::{Bytes, Error, Reader};
+use crate::{Bytes, Error, Reader, xz};
 use gimli::LittleEndian;
+use miniz_oxide::inflate::decompress_slice_iter_to_slice;
 use object::elf;
 use object::read::elf::{FileHeader as _, NoteIterator, ProgramHeader as _, SectionHeader as _};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -12,11 +14,13 @@ type Header = elf::FileHeader64<object::LittleEndian>;
 const LE: object::LittleEndian = object::LittleEndian;
 
 /// A file with more sections than this is not a linked program.
-const MAX_SECTIONS: usize = 1 << 16;
+const MAX_SECTIONS: usize = 1 << 12;
+/// Nor one with more segments than this.
+const MAX_SEGMENTS: usize = 1 << 8;
 /// Up to this size, a section may say any compression ratio.
-const ANY_RATIO: u64 = 64 << 20;
-/// The best ratio that deflate can reach.
-const MAX_RATIO: u64 = 1032;
+const ANY_RATIO: u64 = 16 << 20;
+/// A better ratio than debugging information has.
+const MAX_RATIO: u64 = 128;
 
 #[derive(Debug)]
 pub(crate) struct Elf {
@@ -97,7 +101,7 @@ impl Elf {
         let mut segments = Vec::new();
         let mut eh_frame_hdr = None;
         let mut build_id = None;
-        for segment in headers {
+        for segment in headers.iter().take(MAX_SEGMENTS) {
             let address = segment.p_vaddr(LE);
             match segment.p_type(LE) {
                 elf::PT_LOAD => segments.push(Segment {
@@ -201,19 +205,75 @@ impl Elf {
             ));
         }
         let plain = match format {
-            elf::ELFCOMPRESS_ZLIB => object::CompressedData {
-                format: object::CompressionFormat::Zlib,
-                data: packed,
-                uncompressed_size: size,
+            elf::ELFCOMPRESS_ZLIB => {
+                let mut plain = vec![0; size as usize];
+                let once = std::iter::once(packed);
+                let length = decompress_slice_iter_to_slice(&mut plain, once, true, false);
+                match length {
+                    Ok(length) if length == plain.len() => plain,
+                    Ok(_) => return Err(broken("it decompresses to less than it says")),
+                    Err(status) => {
+                        return Err(broken(&format!("it doesn't decompress: {status:?}")));
+                    }
+                }
             }
-            .decompress()
-            .map_err(|error| broken(&error.to_string()))?
-            .into_owned(),
             elf::ELFCOMPRESS_ZSTD => zstd::bulk::decompress(packed, size as usize)
                 .map_err(|error| broken(&error.to_string()))?,
             other => return Err(broken(&format!("its compression {other} is unknown"))),
         };
         Ok(Reader::new(Bytes::from(plain), LittleEndian))
+    }
+
+    /// The large compressed sections with debugging information, under their plain names,
+    /// decompressed at once on several threads.
+    pub fn unpacked(&self) -> HashMap<String, Result<Reader, Error>> {
+        const LARGE: usize = 64 << 10;
+        const MAX_THREADS: usize = 16;
+        let first = |section: &Section| {
+            self.section(&section.name)
+                .is_some_and(|first| std::ptr::eq(first, section))
+        };
+        let large = |section: &&Section| {
+            section.file.len() >= LARGE
+                && first(section)
+                && (section.name.starts_with(".zdebug_")
+                    || (section.name.starts_with(".debug_")
+                        && section.flags & u64::from(elf::SHF_COMPRESSED) != 0))
+        };
+        std::thread::scope(|scope| {
+            let unpack = |section| {
+                let thread = std::thread::Builder::new();
+                let work = move || self.section_data(section);
+                // Without a thread the section is decompressed when it is needed.
+                thread
+                    .spawn_scoped(scope, work)
+                    .ok()
+                    .map(|thread| (section, thread))
+            };
+            let threads: Vec<_> = self
+                .sections
+                .iter()
+                .filter(large)
+                .take(MAX_THREADS)
+                .filter_map(unpack)
+                .collect();
+            let joined = threads.into_iter().filter_map(|(section, thread)| {
+                let name = section.name.replacen(".zdebug_", ".debug_", 1);
+                Some((name, thread.join().ok()?))
+            });
+            joined.collect()
+        })
+    }
+
+    /// The ELF file with a symbol table that some distributions put, compressed, into stripped
+    /// files (`.gnu_debugdata`); none if there is none or it is damaged.
+    pub fn small_debug_file(&self) -> Option<Elf> {
+        let section = self.section(".gnu_debugdata")?;
+        let limit = (section.file.len() as u64)
+            .saturating_mul(MAX_RATIO)
+            .min(64 << 20);
+        let plain = xz::decompress(&self.bytes[section.file.clone()], limit as usize).ok()?;
+        Elf::parse(Bytes::from(plain), &self.path).ok()
     }
 
     /// Address ranges of executable segments.

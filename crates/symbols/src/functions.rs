@@ -9,6 +9,14 @@ use std::ops::Range;
 
 /// How many references from a function to what it is an instance of are followed.
 const MAX_ORIGINS: usize = 8;
+/// More parts than a function or inlined call has.
+const MAX_PARTS: usize = 1 << 14;
+/// More parts than the functions of a unit have together.
+const MAX_UNIT_PARTS: usize = 1 << 22;
+/// More calls than are inlined into each other.
+const MAX_INLINED: usize = 1 << 10;
+/// Longer names are cut.
+const MAX_NAME: usize = 1 << 16;
 /// How deep namespaces and classes are nested in names.
 const MAX_SCOPES: usize = 64;
 
@@ -74,6 +82,9 @@ impl Functions {
             if is_function && has_code() {
                 let ranges = code_ranges(module, unit, offset).unwrap_or_default();
                 code.extend(ranges.into_iter().map(|range| (range, offset)));
+                if code.len() > MAX_UNIT_PARTS {
+                    break;
+                }
             }
         }
         Ok(())
@@ -138,7 +149,8 @@ pub(crate) fn code_ranges(
     let entry = unit.entry(offset)?;
     let mut iter = unit.die_ranges(&entry)?;
     let mut ranges = Vec::new();
-    while let Some(range) = iter.next()? {
+    for _ in 0..MAX_PARTS {
+        let Some(range) = iter.next()? else { break };
         if range.begin < range.end && module.is_code(range.begin) {
             ranges.push(range.begin..range.end);
         }
@@ -350,6 +362,9 @@ impl Module {
             if !enter {
                 skip = Some(depth);
             } else if is_call {
+                if found.len() >= MAX_INLINED {
+                    break;
+                }
                 found.push(self.inlined(
                     unit,
                     Die {
@@ -385,11 +400,12 @@ impl Module {
 impl Function {
     pub(crate) fn from_symbol(symbol: &crate::Symbol) -> Function {
         let name = symbol.demangled();
+        let end = symbol.address.saturating_add(symbol.size.max(1));
         Function {
             linkage: Some(symbol.name.clone()).filter(|linkage| *linkage != name),
             name,
             entry: symbol.address,
-            ranges: vec![symbol.address..symbol.address.saturating_add(symbol.size.max(1))],
+            ranges: std::iter::once(symbol.address..end).collect(),
             die: None,
         }
     }
@@ -397,6 +413,11 @@ impl Function {
 
 /// A string attribute's text.
 pub(crate) fn text(unit: Unit<'_>, value: AttributeValue<Reader>) -> Result<String, Error> {
-    use gimli::Reader as _;
-    Ok(unit.attr_string(value)?.to_string_lossy()?.into_owned())
+    Ok(short_text(&unit.attr_string(value)?))
+}
+
+/// Text of a name, cut where it is longer than any name.
+pub(crate) fn short_text(reader: &Reader) -> String {
+    let bytes = reader.bytes();
+    String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_NAME)]).into_owned()
 }

@@ -1,8 +1,9 @@
 //! Line tables: a unit's line program in; the line of an address, and addresses of a line, out.
 
-use crate::functions::text;
+use crate::functions::{short_text, text};
 use crate::{Error, Module, Unit};
 use gimli::ColumnType;
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -32,9 +33,9 @@ pub(crate) struct LineTable {
     rows: OnceLock<Result<Rows, Error>>,
 }
 
-/// The paths of a unit's files, by their numbers.
+/// The paths of a unit's files, by their numbers, made when they are asked for.
 #[derive(Debug, Default)]
-pub(crate) struct Files(Vec<Option<Arc<str>>>);
+pub(crate) struct Files(Vec<OnceLock<Option<Arc<str>>>>);
 
 #[derive(Debug, Default)]
 struct Rows {
@@ -54,42 +55,65 @@ struct Row {
 }
 
 impl Files {
-    pub fn read(unit: Unit<'_>) -> Result<Files, Error> {
+    fn read(unit: Unit<'_>) -> Files {
         let Some(program) = &unit.line_program else {
-            return Ok(Files::default());
+            return Files::default();
         };
         let header = program.header();
-        let home = match &unit.comp_dir {
-            Some(home) => {
-                use gimli::Reader as _;
-                home.to_string_lossy()?.into_owned()
-            }
-            None => String::new(),
-        };
-        // Before version 5, file 0 was no file.
-        let first = u64::from(header.version() < 5);
-        let count = header.file_names().len() as u64 + first;
-        let mut files = Vec::new();
-        for number in 0..count {
-            let Some(file) = header.file(number).filter(|_| number >= first) else {
-                files.push(None);
-                continue;
-            };
-            let mut path = match file.directory(header) {
-                Some(directory) if file.directory_index() != 0 || header.version() >= 5 => {
-                    join(&home, &text(unit, directory).unwrap_or_default())
-                }
-                _ => home.clone(),
-            };
-            path = join(&path, &text(unit, file.path_name()).unwrap_or_default());
-            files.push(Some(Arc::from(path)));
-        }
-        Ok(Files(files))
+        let count = header.file_names().len() + usize::from(header.version() < 5);
+        Files((0..count).map(|_| OnceLock::new()).collect())
     }
 
-    pub fn get(&self, number: u64) -> Option<&Arc<str>> {
-        self.0.get(usize::try_from(number).ok()?)?.as_ref()
+    /// The file of that number; `unit` is one that this table belongs to.
+    pub fn get(&self, unit: Unit<'_>, number: u64) -> Option<&Arc<str>> {
+        let slot = self.0.get(usize::try_from(number).ok()?)?;
+        slot.get_or_init(|| path(unit, number).map(Arc::from))
+            .as_ref()
     }
+
+    /// Which of the files `wanted` means.
+    fn meant(&self, unit: Unit<'_>, wanted: &str) -> Vec<bool> {
+        let last = |path: &str| path.rsplit('/').next().map(str::to_owned);
+        let wanted_last = last(wanted);
+        let each = |number: u64| {
+            // Most files are told apart by their last parts alone.
+            let name = file_name(unit, number)?;
+            let path = if last(&name) == wanted_last {
+                self.get(unit, number)
+            } else {
+                None
+            };
+            Some(path_means(wanted, path?))
+        };
+        (0..self.0.len() as u64)
+            .map(|number| each(number).unwrap_or(false))
+            .collect()
+    }
+}
+
+/// A file's name as the table has it.
+fn file_name(unit: Unit<'_>, number: u64) -> Option<String> {
+    let header = unit.line_program.as_ref()?.header();
+    // Before version 5, file 0 was no file.
+    if number == 0 && header.version() < 5 {
+        return None;
+    }
+    text(unit, header.file(number)?.path_name()).ok()
+}
+
+/// A file's name with its directory.
+fn path(unit: Unit<'_>, number: u64) -> Option<String> {
+    let header = unit.line_program.as_ref()?.header();
+    let home = unit.comp_dir.as_ref().map_or_else(String::new, short_text);
+    let name = file_name(unit, number)?;
+    let file = header.file(number)?;
+    let directory = match file.directory(header) {
+        Some(directory) if file.directory_index() != 0 || header.version() >= 5 => {
+            join(&home, &text(unit, directory).unwrap_or_default())
+        }
+        _ => home,
+    };
+    Some(join(&directory, &name))
 }
 
 /// A path in a directory; an absolute one stays as it is.
@@ -197,11 +221,11 @@ impl Rows {
 }
 
 impl LineTable {
-    pub fn read(unit: Unit<'_>) -> Result<LineTable, Error> {
-        Ok(LineTable {
-            files: Files::read(unit)?,
+    pub fn read(unit: Unit<'_>) -> LineTable {
+        LineTable {
+            files: Files::read(unit),
             rows: OnceLock::new(),
-        })
+        }
     }
 
     fn rows(&self, module: &Module, unit: Unit<'_>) -> Result<&Rows, Error> {
@@ -211,8 +235,8 @@ impl LineTable {
             .map_err(Error::clone)
     }
 
-    fn line(&self, row: &Row) -> Option<Line> {
-        let file = self.files.get(u64::from(row.file))?.clone();
+    fn line(&self, unit: Unit<'_>, row: &Row) -> Option<Line> {
+        let file = self.files.get(unit, u64::from(row.file))?.clone();
         Some(Line {
             file,
             line: row.line,
@@ -226,10 +250,9 @@ impl Module {
     /// The line of the instruction at (or around) an address; none without debugging information.
     pub fn line_at(&self, address: u64) -> Result<Option<Line>, Error> {
         for number in self.units_at(address)? {
-            let table = self.lines(number)?;
-            let rows = table.rows(self, self.skeleton(number)?)?;
-            if let Some(row) = rows.at(address) {
-                return Ok(table.line(&row));
+            let (table, unit) = (self.lines(number)?, self.skeleton(number)?);
+            if let Some(row) = table.rows(self, unit)?.at(address) {
+                return Ok(table.line(unit, &row));
             }
         }
         Ok(None)
@@ -240,21 +263,21 @@ impl Module {
     /// last components of a path.
     pub fn addresses_of(&self, file: &str, line: u32) -> Result<Vec<LineAddress>, Error> {
         let mut best: Option<u32> = None;
+        let mut seen = HashSet::new();
         let mut found: Vec<LineAddress> = Vec::new();
         for number in 0..self.unit_count()? {
-            let Ok(table) = self.lines(number) else {
+            let (Ok(table), Ok(unit)) = (self.lines(number), self.skeleton(number)) else {
                 continue;
             };
-            let wanted: Vec<bool> = table
-                .files
-                .0
-                .iter()
-                .map(|path| path.as_ref().is_some_and(|path| path_means(file, path)))
-                .collect();
+            // Units of types share the table of the unit that uses them.
+            if !seen.insert(std::ptr::from_ref(table)) {
+                continue;
+            }
+            let wanted = table.files.meant(unit, file);
             if !wanted.contains(&true) {
                 continue;
             }
-            let rows = table.rows(self, self.skeleton(number)?)?;
+            let rows = table.rows(self, unit)?;
             for (_, range) in &rows.sequences {
                 let mut before = None;
                 for row in &rows.rows[range.clone()] {
@@ -269,7 +292,7 @@ impl Module {
                         found.clear();
                     }
                     if best == Some(row.line)
-                        && let Some(line) = table.line(row)
+                        && let Some(line) = table.line(unit, row)
                     {
                         found.push(LineAddress {
                             address: row.address,
@@ -288,7 +311,7 @@ impl Module {
         mut found: Vec<LineAddress>,
     ) -> Result<Vec<LineAddress>, Error> {
         found.sort_by_key(|one| one.address);
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = HashSet::new();
         let mut first = Vec::new();
         for one in found {
             let innermost = match self.function_die(one.address)? {

@@ -15,7 +15,7 @@ mod entry;
 mod tls;
 
 pub use tls::TlsBlock;
-pub(crate) use tls::block as tls_block;
+pub(crate) use tls::{block as tls_block, is_program};
 
 /// More steps than any compiler's expression takes.
 const MOST_STEPS: u32 = 100_000;

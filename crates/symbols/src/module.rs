@@ -12,6 +12,7 @@ use gimli::{Dwarf, EndianReader, LittleEndian, UnitOffset};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+mod coverage;
 mod split;
 mod units;
 
@@ -169,7 +170,17 @@ impl Module {
     pub(crate) fn symbols(&self) -> Result<&Symbols, Error> {
         self.symbols
             .get_or_init(|| {
-                let files: Vec<&Elf> = self.separate.iter().chain([&self.elf]).collect();
+                let small = if self.separate.is_none() {
+                    self.elf.small_debug_file()
+                } else {
+                    None
+                };
+                let files: Vec<&Elf> = self
+                    .separate
+                    .iter()
+                    .chain(&small)
+                    .chain([&self.elf])
+                    .collect();
                 let code: Vec<_> = self.elf.code().collect();
                 Symbols::load(&files, &code)
             })
@@ -190,7 +201,11 @@ impl Module {
 
     /// The path of a unit's file by the number that attributes like `DW_AT_decl_file` give.
     pub fn file(&self, unit: usize, number: u64) -> Result<Option<Arc<str>>, Error> {
-        Ok(self.lines(unit)?.files.get(number).cloned())
+        Ok(self
+            .lines(unit)?
+            .files
+            .get(self.skeleton(unit)?, number)
+            .cloned())
     }
 
     /// The symbol around an address of code, from the symbol tables alone.

@@ -2,9 +2,9 @@
 //! somebody typed, out. The index is made when a name is first asked for.
 
 use crate::demangle::{base, means, parts};
-use crate::functions::is_scope;
+use crate::functions::{is_scope, short_text};
 use crate::{Die, Error, Function, Module, Reader, Unit};
-use gimli::{AttributeValue, DwTag, Reader as _, UnitOffset, constants as dw};
+use gimli::{AttributeValue, DwTag, UnitOffset, constants as dw};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -147,9 +147,8 @@ impl Names {
             };
             let position = self.entries.len() as u32;
             if let Some(name) = found.name {
-                let name = unit.attr_string(name)?;
-                self.by_hash
-                    .push((hash(base(&name.to_string_lossy()?)), position));
+                let name = short_text(&unit.attr_string(name)?);
+                self.by_hash.push((hash(base(&name)), position));
             } else if let Some(origin) = found.origin {
                 // A reference that leads nowhere leaves the entry without a name.
                 match module.follow(number, &origin) {

@@ -1,11 +1,23 @@
 //! Stacks as people read them: unwound frames in; functions, lines and inlined calls out.
 
 use crate::unwind::{Memory, RawFrame};
-use crate::{Die, Function};
-use crate::{Error, Frame, Image, Line, Module, Modules, Registers, Stack};
+use crate::{
+    Die, Error, Frame, Function, Image, Line, Module, Modules, Registers, Stack, StackEnd,
+};
+use std::collections::HashMap;
+use std::rc::Rc;
 
 /// More frames than a person or a tool can use.
 const MAX_FRAMES: usize = 1 << 16;
+
+/// The same with inlined calls.
+const MAX_WITH_INLINED: usize = 1 << 18;
+
+/// What is at an address of a process: where its function starts, and its places.
+struct Found {
+    start: Option<u64>,
+    places: Vec<Place>,
+}
 
 /// A function at an address, or a call inlined into it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,59 +86,77 @@ impl Modules {
     /// The innermost `limit` frames (not counting inlined calls) of a stack.
     pub fn stack_of(&self, registers: &Registers, memory: Memory<'_>, limit: usize) -> Stack {
         let (raw, end) = self.unwind(registers, memory, limit);
-        let frames = raw.iter().flat_map(|raw| self.frames(raw)).collect();
+        let mut frames = Vec::new();
+        // Recursion comes to the same places again and again.
+        let mut known: HashMap<u64, Rc<Found>> = HashMap::new();
+        for raw in &raw {
+            let found = known
+                .entry(raw.lookup)
+                .or_insert_with(|| Rc::new(self.found(raw.lookup)));
+            self.add_frames(raw, found, &mut frames);
+            if frames.len() > MAX_WITH_INLINED {
+                return Stack {
+                    frames,
+                    end: StackEnd::Limit,
+                };
+            }
+        }
         Stack { frames, end }
     }
 
-    /// The function of an unwound frame, after the calls inlined into it. If debugging
-    /// information can't be read, they are told as far as possible.
-    fn frames(&self, raw: &RawFrame) -> Vec<Frame> {
-        let image = self.find(raw.lookup);
-        let unknown = || {
+    /// What is at an address of the process. If debugging information can't be read, it is told
+    /// as far as possible.
+    fn found(&self, lookup: u64) -> Found {
+        let unknown = Place {
+            function: None,
+            line: None,
+            die: None,
+            inlined: false,
+        };
+        let Some(image) = self.find(lookup) else {
+            return Found {
+                start: None,
+                places: vec![unknown],
+            };
+        };
+        let address = image.local(lookup);
+        let places = image.module.places_at(address).unwrap_or_else(|_| {
+            let symbol = image.module.symbol_at(address).ok().flatten();
             vec![Place {
-                function: None,
-                line: None,
-                die: None,
-                inlined: false,
+                function: symbol.map(|symbol| symbol.demangled()),
+                ..unknown
             }]
-        };
-        let mut start = None;
-        let places = match image {
-            Some(image) => {
-                let address = image.local(raw.lookup);
-                start = function_start(image, address);
-                image.module.places_at(address).unwrap_or_else(|_| {
-                    let symbol = image.module.symbol_at(address).ok().flatten();
-                    let function = symbol.map(|symbol| symbol.demangled());
-                    vec![Place {
-                        function,
-                        line: None,
-                        die: None,
-                        inlined: false,
-                    }]
-                })
+        });
+        Found {
+            start: function_start(image, address),
+            places,
+        }
+    }
+
+    /// Adds the calls inlined at an unwound frame, and then its function.
+    fn add_frames(&self, raw: &RawFrame, found: &Found, frames: &mut Vec<Frame>) {
+        let image = self.find(raw.lookup);
+        let last = found.places.len() - 1;
+        frames.extend(found.places.iter().enumerate().map(|(index, place)| {
+            Frame {
+                pc: raw.pc,
+                lookup: raw.lookup,
+                module: image.map(|image| image.module.clone()),
+                bias: image.map_or(0, |image| image.bias),
+                function: place.function.clone(),
+                offset: found
+                    .start
+                    .filter(|_| index == last)
+                    .map(|start| raw.pc.wrapping_sub(start)),
+                die: place.die,
+                line: place.line.clone(),
+                inlined: place.inlined,
+                is_signal: raw.is_signal && index == last,
+                guessed: raw.guessed,
+                cfa: raw.cfa,
+                registers: raw.registers.clone(),
             }
-            None => unknown(),
-        };
-        let last = places.len() - 1;
-        let frame = |(index, place): (usize, Place)| Frame {
-            pc: raw.pc,
-            lookup: raw.lookup,
-            module: image.map(|image| image.module.clone()),
-            bias: image.map_or(0, |image| image.bias),
-            function: place.function,
-            offset: start
-                .filter(|_| index == last)
-                .map(|start| raw.pc.wrapping_sub(start)),
-            die: place.die,
-            line: place.line,
-            inlined: place.inlined,
-            is_signal: raw.is_signal && index == last,
-            guessed: raw.guessed,
-            cfa: raw.cfa,
-            registers: raw.registers.clone(),
-        };
-        places.into_iter().enumerate().map(frame).collect()
+        }));
     }
 
     /// Functions of all modules that a name means, with where their modules lie.

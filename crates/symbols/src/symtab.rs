@@ -252,28 +252,23 @@ impl Symbols {
             .last()
             .map_or("", |part| demangle::base(part))
             .to_string();
-        // A mangled name has the identifier in it, which spares demangling nearly all of them.
-        let word: String = last
-            .chars()
-            .filter(|c| c.is_ascii_alphanumeric() || *c == '_')
-            .collect();
-        let exact = !last.is_empty() && word == last;
+        // A mangled name has identifiers with their lengths, which spares demangling most of them.
+        let word = last.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !last.is_empty();
+        let counted = [
+            format!("{}{last}", last.len()),
+            format!("{}_{last}", last.len()),
+        ];
         let found = self
             .entries
             .iter()
             .filter(|entry| entry.code)
             .filter(|entry| {
-                let name = self.name(entry);
-                if exact
-                    && !name
-                        .windows(word.len())
-                        .any(|window| window == word.as_bytes())
-                {
-                    return false;
-                }
-                let Ok(name) = std::str::from_utf8(name) else {
+                let Ok(name) = std::str::from_utf8(self.name(entry)) else {
                     return false;
                 };
+                if word && name != wanted && !counted.iter().any(|counted| name.contains(counted)) {
+                    return false;
+                }
                 match demangle::demangle(name) {
                     Some(name) => demangle::means(wanted, &name),
                     None => name == wanted,

@@ -10,6 +10,8 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::location::is_program;
+
 mod index;
 mod scope;
 mod symbols;
@@ -33,7 +35,7 @@ struct Indexed {
     module: Arc<crate::Module>,
     units: RefCell<HashMap<usize, Rc<UnitIndex>>>,
     names: std::cell::OnceCell<Result<ModuleIndex, Error>>,
-    ranges: std::cell::OnceCell<Result<scope::UnitRanges, Error>>,
+    program: std::cell::OnceCell<bool>,
     symbols: std::cell::OnceCell<symbols::Table>,
     tls: std::cell::OnceCell<Option<crate::location::TlsBlock>>,
 }
@@ -61,7 +63,7 @@ impl Catalog {
                 module: module.clone(),
                 units: RefCell::default(),
                 names: std::cell::OnceCell::new(),
-                ranges: std::cell::OnceCell::new(),
+                program: std::cell::OnceCell::new(),
                 symbols: std::cell::OnceCell::new(),
                 tls: std::cell::OnceCell::new(),
             })
@@ -74,6 +76,17 @@ impl Catalog {
 
     fn unit_index(&self, module: &Arc<crate::Module>, unit: usize) -> Result<Rc<UnitIndex>, Error> {
         self.indexed(module).unit(unit)
+    }
+
+    /// Each module once, the program itself first: its names come before its libraries'.
+    pub(crate) fn in_order<'a>(&self, modules: &'a Modules) -> Vec<&'a Image> {
+        let mut all: Vec<&Image> = modules.modules().collect();
+        all.sort_by_key(|image| {
+            let indexed = self.indexed(&image.module);
+            let program = indexed.program.get_or_init(|| is_program(&image.module));
+            !*program
+        });
+        all
     }
 
     pub(crate) fn tls_block(
@@ -137,14 +150,13 @@ impl Catalog {
         let Some(image) = modules.find(pc) else {
             return Ok(Vec::new());
         };
-        let Some(unit) = self.unit_at(image, image.local(pc))? else {
-            return Ok(Vec::new());
-        };
-        let index = self.unit_index(&image.module, unit)?;
-        Ok(index
-            .named(path, &wanted)
-            .map(|named| found(image, unit, named))
-            .collect())
+        let mut all = Vec::new();
+        for unit in image.module.units_at(image.local(pc))? {
+            let index = self.unit_index(&image.module, unit)?;
+            let named = index.named(path, &wanted);
+            all.extend(named.map(|named| found(image, unit, named)));
+        }
+        Ok(all)
     }
 
     /// Whatever has that name anywhere, from the module where it is found first (the program
@@ -155,7 +167,7 @@ impl Catalog {
         path: &Path,
         wanted: impl Fn(Kind) -> bool + Copy,
     ) -> Result<Vec<Found>, Error> {
-        for image in modules.modules() {
+        for image in self.in_order(modules) {
             let mut all = self.indexed(&image.module).named(path, wanted)?;
             if let Some(file) = &path.file {
                 let mut of_file = Vec::new();

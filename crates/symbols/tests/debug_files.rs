@@ -230,3 +230,47 @@ fn without_section_headers_the_stack_still_unwinds() {
     assert!(!frames[0].guessed);
     assert_eq!(end, clew_symbols::StackEnd::Outermost);
 }
+
+#[test]
+fn the_small_symbol_table_of_stripped_files() {
+    let scratch = Scratch::new("debugdata");
+    // The second is of some megabytes, and so of several chunks.
+    for (source, flags, name) in [
+        ("shapes.cpp", ["-O2"], "hidden"),
+        ("shapes.rs", ["-g"], "shapes::total"),
+    ] {
+        let whole = compile(&scratch, source, &flags);
+        let (small, bare) = (scratch.join("small"), scratch.join("bare"));
+        run(Command::new("objcopy")
+            .arg("--only-keep-debug")
+            .arg(&whole)
+            .arg(&small));
+        run(Command::new("objcopy")
+            .arg("--strip-all")
+            .arg(&whole)
+            .arg(&bare));
+        let known = open(&whole).functions_named(name).unwrap();
+        assert_eq!(known.len(), 1);
+        assert!(open(&bare).functions_named(name).unwrap().is_empty());
+        for level in ["-0", "-6"] {
+            let packed = scratch.join("small.xz");
+            run(Command::new("xz").args(["-k", "-f", level]).arg(&small));
+            let both = scratch.join("both");
+            let option = format!(".gnu_debugdata={}", packed.display());
+            run(Command::new("objcopy")
+                .args(["--add-section", &option])
+                .arg(&bare)
+                .arg(&both));
+            let function = open(&both)
+                .function_at(known[0].entry + 2)
+                .unwrap()
+                .unwrap();
+            assert_eq!(
+                (&function.name, function.entry),
+                (&known[0].name, known[0].entry),
+                "{level}"
+            );
+            assert_eq!(open(&both).functions_named(name).unwrap().len(), 1);
+        }
+    }
+}

@@ -48,7 +48,7 @@ def describe(out, seen):
         depth += 1
 
 
-def travel(place, steps, path):
+def travel(place, steps, path, then=None):
     gdb.execute("set pagination off")
     gdb.execute("set confirm off")
     gdb.execute("set debuginfod enabled off")
@@ -57,6 +57,9 @@ def travel(place, steps, path):
     gdb.execute("set disable-randomization on")
     gdb.execute("tbreak " + place)
     gdb.execute("run", to_string=True)
+    if then:
+        gdb.execute("tbreak " + then)
+        gdb.execute("continue", to_string=True)
     seen = set()
     with open(path, "w") as out:
         for _ in range(steps):

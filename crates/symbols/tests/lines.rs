@@ -128,13 +128,13 @@ fn rust() {
     let scratch = Scratch::new("lines-rust");
     compare(
         &compile(&scratch, "shapes.rs", &["-g"]),
-        13,
+        53,
         "",
         "shapes.rs",
     );
     compare(
         &compile(&scratch, "shapes.rs", &["-g", "-O"]),
-        13,
+        53,
         "",
         "shapes.rs",
     );

@@ -435,3 +435,62 @@ fn names_keep_their_meaning() {
     let value = evaluator.evaluate("counter + n == 343").unwrap();
     assert_eq!(evaluator.show(&value), "1");
 }
+
+#[test]
+fn what_optimising_leaves() {
+    // What the caller passed, pieces in registers, pointers that aren't there.
+    compared(
+        "optimised.c",
+        &["-g", "-O2"],
+        &[
+            "depth",
+            "*pointer",
+            "*pointer + 1",
+            "pointer",
+            "pointer != 0",
+            "consume::first",
+            "consume::second",
+            "consume::pair",
+            "consume::pair.b",
+            "consume::local",
+        ],
+    );
+}
+
+/// Of each thread, in the program and in a library. gdb would need a library for that.
+#[test]
+fn thread_local_variables() {
+    let scratch = Scratch::new("threads");
+    let library = scratch.join("liblibrary.so");
+    let gcc = || std::process::Command::new("gcc");
+    common::run(
+        gcc()
+            .args(["-g", "-fPIC", "-shared", "-o"])
+            .arg(&library)
+            .arg(source("library.c")),
+    );
+    let program = scratch.join("threads");
+    common::run(
+        gcc()
+            .args(["-g", "-pthread", "-o"])
+            .arg(&program)
+            .arg(source("threads.c"))
+            .arg(&library),
+    );
+    let (_, mut core) = stopped(&program, &source("threads.c"), &scratch.join("core"), &[]);
+    let catalog = Catalog::new();
+    for (expression, expected) in [
+        ("own", "22"),
+        ("name", "\"sain\\000\\000\\000\""),
+        ("aligned", "{a = 3, b = 40}"),
+        ("in_library", "50"),
+        ("'library.c'::hidden", "56"),
+        ("result == hidden", "1"),
+    ] {
+        assert_eq!(
+            evaluated(&mut core, &catalog, expression),
+            expected,
+            "{expression}"
+        );
+    }
+}

@@ -50,6 +50,8 @@ pub struct Answer {
     pub value: std::result::Result<Evaluated, Problem>,
     /// A function that it called took longer than it may.
     pub endless: bool,
+    /// The calls in it, as they are written, and what they returned.
+    pub calls: Vec<(String, String)>,
 }
 
 /// An expression's value somewhere.
@@ -207,12 +209,14 @@ impl Program {
                 text: evaluator.show(&value),
                 truth: evaluator.truth(&value).ok(),
             });
+            let calls = evaluator.calls().to_vec();
             if let Some(error) = here.failed {
                 return Err(error);
             }
             all.push(Answer {
                 value,
                 endless: here.endless,
+                calls,
             });
         }
         Ok(all)

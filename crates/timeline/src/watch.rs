@@ -4,7 +4,7 @@
 //! The question and the report are the same for `clew watch` and for gdb.
 
 use clew_recording::event::ThreadId;
-use clew_symbols::expr::{self, Bindings, ProblemKind};
+use clew_symbols::expr::{self, Bindings, Problem, ProblemKind};
 use clew_symbols::variables::SymbolKind;
 use clew_symbols::{Line, Stack};
 
@@ -63,9 +63,9 @@ pub struct Found {
     pub thread: Thread,
     /// Just before.
     pub stack: Stack,
-    /// The innermost frame's line whose source is known.
+    /// The innermost frame whose source is there.
+    pub frame: usize,
     pub line: Option<Line>,
-    pub function: Option<String>,
     /// What the line says, if the file is still there.
     pub source: Option<String>,
     /// What happens there, if it isn't an instruction of the program.
@@ -85,6 +85,9 @@ pub struct Change {
 const PATIENCE: [u64; 4] = [1 << 20, 1 << 24, 1 << 28, 1 << 32];
 /// In between it may take so many times as long.
 const TIMES: u64 = 8;
+/// If it takes longer, it gets so many times as much, but only so often: it may never return.
+const LONGER: u64 = 16;
+const RETRIES: usize = 3;
 /// Where it is undefined at an end, so many places are looked at for one where it isn't.
 const LOOKS: usize = 24;
 /// So many parts of an expression are shown.
@@ -110,6 +113,7 @@ pub fn watch(
         text: text.into(),
         names: Bindings::new(),
         ticks: PATIENCE[0],
+        known: Vec::new(),
     }
     .run(question);
     timeline.set_stops_again(stops);
@@ -119,12 +123,25 @@ pub fn watch(
     report
 }
 
+/// The expression at one end.
+struct End {
+    position: Position,
+    probed: Probed,
+    answer: Answer,
+    /// What its names mean there.
+    names: Bindings,
+    /// The name that nothing has there.
+    unknown: Option<Problem>,
+}
+
 struct Watch<'a> {
     timeline: &'a mut Timeline,
     program: &'a mut Program,
     text: String,
     names: Bindings,
     ticks: u64,
+    /// What came of looking, and where.
+    known: Vec<(Position, Answer)>,
 }
 
 impl Watch<'_> {
@@ -144,15 +161,24 @@ impl Watch<'_> {
             .into());
         }
         let (a, b) = self.ends(from, to)?;
+        let mut known = vec![(a.position, a.answer), (b.position, b.answer)];
+        let (a, b) = (a.probed, b.probed);
         let (timeline, program) = (&mut *self.timeline, &mut *self.program);
-        let (text, ticks) = (self.text.as_str(), self.ticks);
+        let (text, mut ticks, mut retries) = (self.text.as_str(), self.ticks, RETRIES);
         let mut names = self.names.clone();
-        let mut values: Vec<(Position, String)> = vec![a.1, b.1];
-        let (a, b) = (a.0, b.0);
         let probe = |timeline: &mut Timeline| {
-            let answer = program.evaluate(timeline, text, &mut names, ticks)?;
-            let (verdict, shown) = verdict_of(&answer);
-            values.push((timeline.position()?, shown));
+            let mut answer = program.evaluate(timeline, text, &mut names, ticks)?;
+            // It may need longer in the middle than at the ends.
+            if answer.endless && retries > 0 {
+                retries -= 1;
+                let longer = ticks.saturating_mul(LONGER);
+                answer = program.evaluate(timeline, text, &mut names, longer)?;
+                if !answer.endless {
+                    ticks = longer;
+                }
+            }
+            let (verdict, _) = verdict_of(&answer);
+            known.push((timeline.position()?, answer));
             Ok(verdict)
         };
         let mut search = Search::new(timeline, probe);
@@ -182,16 +208,18 @@ impl Watch<'_> {
         }
         let probes = search.probes + 2;
         let seen = |probed: &Probed| {
-            let known = values.iter().find(|(at, _)| *at == probed.position);
+            let answer = known.iter().find(|(at, _)| *at == probed.position);
             Seen {
                 position: probed.position,
                 truth: probed.verdict.truth(),
-                text: known.map(|(_, text)| text.clone()).unwrap_or_default(),
+                text: answer.map_or_else(String::new, |(_, answer)| verdict_of(answer).1),
             }
         };
         let (from, to) = (seen(&a), seen(&b));
         let samples: Vec<Seen> = samples.iter().map(seen).collect();
         self.names = names;
+        self.ticks = ticks;
+        self.known = known;
         let mut found = Vec::new();
         // The first last, so that the timeline is left there.
         for flip in flips.into_iter().rev() {
@@ -247,51 +275,34 @@ impl Watch<'_> {
         Ok(if at < to { at } else { start })
     }
 
-    /// The verdicts at both ends, each with its value. From here on names mean what they meant there.
-    #[allow(clippy::type_complexity)]
-    fn ends(
-        &mut self,
-        from: Position,
-        to: Position,
-    ) -> Result<((Probed, (Position, String)), (Probed, (Position, String))), WatchError> {
-        let (b, names_b) = self.end(to)?;
-        let (a, names_a) = self.end(from)?;
-        if let Some(conflict) = names_a.conflict(&names_b) {
+    /// The expression at both ends. From here on names mean what they meant there.
+    fn ends(&mut self, from: Position, to: Position) -> Result<(End, End), WatchError> {
+        let b = self.end(to)?;
+        let a = self.end(from)?;
+        if let Some(conflict) = a.names.conflict(&b.names) {
             return Err(WatchError::Expression(conflict));
         }
         // Nowhere to be seen: a wrong name, or a variable of a function that isn't running.
-        let unknown = |answer: &Answer| match &answer.value {
-            Err(problem) if problem.kind == ProblemKind::Unknown => Some(problem.clone()),
-            _ => None,
-        };
-        if let (Some(problem), Some(_)) = (unknown(&b.1), unknown(&a.1)) {
+        if let (Some(problem), Some(_)) = (&b.unknown, &a.unknown) {
             return Err(WatchError::Expression(format!(
-                "{}\nIt is neither at {from} nor at {to}. If it is a variable of a function, choose positions within a \
-                 call of that function: --from POS --to POS",
+                "{}\nIt is neither at {from} nor at {to}. If it is a variable of a function, choose positions \
+                 within a call of that function: --from POS --to POS",
                 problem.pointed(&self.text)
             )));
         }
-        self.names = names_a;
-        self.names.merge(&names_b);
+        self.names = a.names.clone();
+        self.names.merge(&b.names);
         self.names.pin();
         self.ticks = self.ticks.saturating_mul(TIMES);
-        let pair = |(probed, answer): (Probed, Answer)| {
-            let (_, text) = verdict_of(&answer);
-            let position = probed.position;
-            (probed, (position, text))
-        };
-        Ok((pair(a), pair(b)))
+        Ok((a, b))
     }
 
     /// The expression at one end, with as much time for its calls as they need.
-    fn end(&mut self, at: Position) -> Result<((Probed, Answer), Bindings), WatchError> {
+    fn end(&mut self, at: Position) -> Result<End, WatchError> {
         self.timeline.seek(Target::Position(at))?;
         let mut names = Bindings::new();
         let mut answer = None;
-        for ticks in PATIENCE {
-            if ticks < self.ticks {
-                continue;
-            }
+        for ticks in PATIENCE.into_iter().filter(|ticks| *ticks >= self.ticks) {
             names = Bindings::new();
             let tried = self
                 .program
@@ -304,60 +315,73 @@ impl Watch<'_> {
             }
         }
         let answer = answer.ok_or(Error::Lost)?;
+        let mut unknown = None;
         match &answer.value {
-            Err(problem) if problem.kind == ProblemKind::Wrong => {
-                return Err(WatchError::Expression(problem.pointed(&self.text)));
-            }
+            Err(problem) => match problem.kind {
+                ProblemKind::Wrong => {
+                    return Err(WatchError::Expression(problem.pointed(&self.text)));
+                }
+                ProblemKind::Unknown => unknown = Some(problem.clone()),
+                ProblemKind::Undefined | ProblemKind::Call => {}
+            },
             Ok(value) if value.truth.is_none() => {
                 return Err(WatchError::Expression(format!(
                     "{} is neither true nor false; compare it, or a part of it, with something",
                     self.text
                 )));
             }
-            _ => {}
+            Ok(_) => {}
         }
-        let probed = Probed {
-            position: self.timeline.position()?,
-            work: self.timeline.at().work,
-            verdict: verdict_of(&answer).0,
-        };
-        Ok(((probed, answer), names))
+        let (verdict, _) = verdict_of(&answer);
+        let position = self.timeline.position()?;
+        Ok(End {
+            position,
+            probed: Probed {
+                position,
+                work: self.timeline.at().work,
+                verdict,
+            },
+            answer,
+            names,
+            unknown,
+        })
     }
 
     /// Looks around at a flip; leaves the timeline before it.
     fn found(&mut self, flip: Flip) -> Result<Found, WatchError> {
         let parts = expr::parts(&self.text);
-        let mut all = vec![self.text.as_str()];
-        all.extend(parts.iter().take(MOST_PARTS).map(String::as_str));
+        let mut all = vec![self.text.clone()];
+        all.extend(parts.into_iter().take(MOST_PARTS));
         self.timeline.seek(Target::Position(flip.after()))?;
-        let after = self
-            .program
-            .evaluate_all(self.timeline, &all, &mut self.names, self.ticks)?;
+        let after = self.values(&all)?;
         self.timeline.seek(Target::Position(flip.before()))?;
-        let before = self
-            .program
-            .evaluate_all(self.timeline, &all, &mut self.names, self.ticks)?;
+        let before = self.values(&all)?;
         let values = all
             .iter()
-            .zip(before.iter().zip(&after))
+            .zip(before.into_iter().zip(after))
             .map(|(expression, (before, after))| Change {
                 expression: expression.to_string(),
-                before: verdict_of(before).1,
-                after: verdict_of(after).1,
+                before,
+                after,
             })
             .collect();
         let number = self.timeline.at().thread;
         let thread = self.thread(number)?;
         let stack = self.program.stack(self.timeline, number)?;
-        let known = stack
-            .frames
-            .iter()
-            .find(|frame| frame.line.as_ref().is_some_and(|line| line.line != 0));
-        let line = known.and_then(|frame| frame.line.clone());
-        let function = stack
-            .frames
-            .first()
-            .and_then(|frame| frame.function.clone());
+        // The innermost line whose source is there; a library's seldom is.
+        let lines = || {
+            let lines = stack.frames.iter().enumerate();
+            lines.filter(|(_, frame)| frame.line.as_ref().is_some_and(|line| line.line != 0))
+        };
+        let readable = |frame: &clew_symbols::Frame| {
+            let line = frame.line.as_ref();
+            line.is_some_and(|line| std::path::Path::new(&*line.file).is_file())
+        };
+        let frame = lines()
+            .find(|(_, frame)| readable(frame))
+            .or_else(|| lines().next())
+            .map(|(n, _)| n);
+        let line = frame.and_then(|n| stack.frames[n].line.clone());
         let event = match &flip {
             Flip::At { before, after, .. } if after.event > before.event => {
                 self.timeline.at().next.map(|next| event_text(&next))
@@ -369,11 +393,43 @@ impl Watch<'_> {
             flip,
             thread,
             stack,
+            frame: frame.unwrap_or(0),
             line,
-            function,
             event,
             values,
         })
+    }
+
+    /// The texts of values where the timeline stands. What was asked there before, and what the calls in it
+    /// returned, isn't asked again: a call may take long.
+    fn values(&mut self, expressions: &[String]) -> Result<Vec<String>, WatchError> {
+        let position = self.timeline.position()?;
+        let known = self.known.iter().find(|(at, _)| *at == position);
+        let known = known.map(|(_, answer)| answer.clone());
+        let mut all = Vec::new();
+        for expression in expressions {
+            let text = match &known {
+                Some(answer) if *expression == self.text => Some(verdict_of(answer).1),
+                Some(answer) => {
+                    let call = answer.calls.iter().find(|(call, _)| call == expression);
+                    call.map(|(_, text)| text.clone())
+                }
+                None => None,
+            };
+            all.push(match text {
+                Some(text) => text,
+                None => {
+                    let answer = self.program.evaluate(
+                        self.timeline,
+                        expression,
+                        &mut self.names,
+                        self.ticks,
+                    )?;
+                    verdict_of(&answer).1
+                }
+            });
+        }
+        Ok(all)
     }
 
     fn thread(&mut self, number: ThreadId) -> Result<Thread, WatchError> {
@@ -530,6 +586,13 @@ pub enum Tint {
 }
 
 impl Found {
+    /// The function of a frame.
+    pub fn function(&self, frame: usize) -> &str {
+        let function = self.stack.frames.get(frame);
+        let function = function.and_then(|frame| frame.function.as_deref());
+        function.unwrap_or("??")
+    }
+
     fn describe(
         &self,
         expression: &str,
@@ -551,13 +614,19 @@ impl Found {
         }
         let thread = &self.thread;
         let name = plain(&thread.name);
-        let function = self.function.as_deref().unwrap_or("??");
+        let function = self.function(0);
         say(format!(
             "  thread {} ({name}, tid {}) in {}",
             thread.number,
             thread.tid,
             plain(function)
         ));
+        if self.frame > 0 {
+            say(format!(
+                "  called from {}",
+                plain(self.function(self.frame))
+            ));
+        }
         if let Some(event) = &self.event {
             say(format!("  by {event}"));
         }

@@ -214,25 +214,25 @@ impl Evaluator<'_> {
             .context
             .call(address, words)
             .map_err(|why| Problem::new(ProblemKind::Call, span, format!("`{text}` {why}")))?;
-        match kind {
-            Type::Void => Ok(Value::made(returns, &[])),
+        let value = match kind {
+            Type::Void => Value::made(returns, &[]),
             Type::Base(base) if base.kind == BaseKind::Float => {
                 let Some(xmm0) = xmm0 else {
                     let message = "the floating-point result of a call can't be read here";
                     return Err(Problem::wrong(span, message));
                 };
-                Ok(Value::made(
-                    returns,
-                    &xmm0.to_le_bytes()[..base.size.into()],
-                ))
+                Value::made(returns, &xmm0.to_le_bytes()[..base.size.into()])
             }
-            Type::Base(base) => Ok(Value::made(returns, &rax.to_le_bytes()[..base.size.into()])),
-            Type::Enum(of) => Ok(Value::made(
-                returns,
-                &rax.to_le_bytes()[..of.base.size.min(8).into()],
-            )),
-            _ => Ok(Value::made(returns, &rax.to_le_bytes())),
-        }
+            Type::Base(base) => Value::made(returns, &rax.to_le_bytes()[..base.size.into()]),
+            Type::Enum(of) => {
+                let size = of.base.size.min(8);
+                Value::made(returns, &rax.to_le_bytes()[..size.into()])
+            }
+            _ => Value::made(returns, &rax.to_le_bytes()),
+        };
+        let shown = self.view.show(&value);
+        self.returned.push((text, shown));
+        Ok(value)
     }
 
     /// Asks the function that chooses a function (glibc has several `strlen`).

@@ -19,6 +19,8 @@ pub struct Evaluator<'a> {
     pub(super) view: View<'a>,
     pub(super) bindings: &'a mut Bindings,
     pub(super) text: String,
+    /// What calls of the last expression returned: each call's text and its value's.
+    pub(super) returned: Vec<(String, String)>,
     /// By address.
     pub(super) scopes: HashMap<u64, Option<Rc<Scope>>>,
     whole_stack: bool,
@@ -40,6 +42,7 @@ impl<'a> Evaluator<'a> {
             },
             bindings,
             text: String::new(),
+            returned: Vec::new(),
             scopes: HashMap::new(),
             whole_stack: false,
         }
@@ -47,6 +50,7 @@ impl<'a> Evaluator<'a> {
 
     pub fn evaluate(&mut self, text: &str) -> Result<Value, Problem> {
         self.text = text.into();
+        self.returned.clear();
         let root = parser::parse(text, self)?;
         let value = self.eval(&root)?;
         // References are for the compiler.
@@ -76,6 +80,12 @@ impl<'a> Evaluator<'a> {
 
     pub fn show(&mut self, value: &Value) -> String {
         self.view.show(value)
+    }
+
+    /// The calls that were made for the last expression, as they are written in it, and what they
+    /// returned.
+    pub fn calls(&self) -> &[(String, String)] {
+        &self.returned
     }
 
     pub(super) fn at<T>(&self, span: &Span, result: Result<T, NoPlace>) -> Result<T, Problem> {
@@ -274,7 +284,12 @@ impl<'a> Evaluator<'a> {
                         }
                     }
                     Type::Array { .. } | Type::Function(_) => {}
-                    _ => return Err(Problem::wrong(span, "only pointers can be followed; to follow a number, cast it first: *(int *) x")),
+                    _ => {
+                        return Err(Problem::wrong(
+                            span,
+                            "only pointers can be followed; to follow a number, cast it first: *(int *) x",
+                        ));
+                    }
                 }
                 let target = self.view.deref(&value);
                 self.at(span, target)

@@ -102,6 +102,16 @@ impl Evaluator<'_> {
                 return Ok(Resolved::Value(value));
             }
         }
+        // Nobody calls a variable like that; and all modules would be looked through for it.
+        let constant = match path.last() {
+            "NULL" | "nullptr" => Some(Value::pointer(Type::Void, 0)),
+            "true" => Some(Value::int(1)),
+            "false" => Some(Value::int(0)),
+            _ => None,
+        };
+        if let (Some(value), true) = (constant, simple) {
+            return Ok(Resolved::Value(value));
+        }
         if let Some(found) = self.global(path, span)? {
             return Ok(found);
         }
@@ -116,15 +126,8 @@ impl Evaluator<'_> {
         {
             return Ok(found);
         }
-        match path.last() {
-            "NULL" | "nullptr" if simple => Ok(Resolved::Value(Value::pointer(Type::Void, 0))),
-            "true" if simple => Ok(Resolved::Value(Value::int(1))),
-            "false" if simple => Ok(Resolved::Value(Value::int(0))),
-            _ => {
-                let message = format!("there is no `{path}` in sight here");
-                Err(Problem::unknown(span, message))
-            }
-        }
+        let message = format!("there is no `{path}` in sight here");
+        Err(Problem::unknown(span, message))
     }
 
     /// What a name was bound to, as it is here.
@@ -141,7 +144,7 @@ impl Evaluator<'_> {
                     return Err(Problem::undefined(span, message));
                 };
                 let bias = image.bias;
-                self.global_value(entry, bias, path, span)
+                self.global_value(entry, bias, span)
             }
             Binding::Local(entry, function) => {
                 let mut frame = 0;
@@ -354,14 +357,14 @@ impl Evaluator<'_> {
             [] => {}
             [one] => {
                 self.bind(path, Binding::Global(one.entry.clone()));
-                let value = self.global_value(&one.entry, one.bias, path, span)?;
+                let value = self.global_value(&one.entry, one.bias, span)?;
                 return Ok(Some(Resolved::Value(value)));
             }
             many => {
                 // The same one, seen from several units (C++'s inline variables).
                 let mut places = Vec::new();
                 for found in many {
-                    let value = self.global_value(&found.entry, found.bias, path, span)?;
+                    let value = self.global_value(&found.entry, found.bias, span)?;
                     places.push((found, value));
                 }
                 if places
@@ -452,7 +455,6 @@ impl Evaluator<'_> {
         &mut self,
         entry: &Entry,
         bias: u64,
-        path: &Path,
         span: &Span,
     ) -> Result<Value, Problem> {
         let of = entry.type_of().map_err(NoPlace::from);
@@ -460,7 +462,6 @@ impl Evaluator<'_> {
         let size = self.view.catalog.size(&of).map_err(NoPlace::from);
         let size = self.at(span, size)?;
         let place = self.view.locator(None).variable(entry, bias, size);
-        let _ = path;
         let place = self.at(span, place)?;
         Ok(Value::new(of, place))
     }
@@ -553,7 +554,7 @@ impl Evaluator<'_> {
             }
             // A static one is somewhere without any call.
             for entry in &inside {
-                if let Ok(value) = self.global_value(entry, found.bias, path, span) {
+                if let Ok(value) = self.global_value(entry, found.bias, span) {
                     self.bind(path, Binding::Global(entry.clone()));
                     return Ok(Some(Resolved::Value(value)));
                 }

@@ -99,7 +99,7 @@ pub(crate) fn block(module: &Module) -> Option<TlsBlock> {
     let own = segments
         .iter()
         .find(|segment| segment.p_type(LE) == elf::PT_TLS)?;
-    if header.e_type(LE) == elf::ET_EXEC || says_program(elf) {
+    if is_program(module) {
         let align = own.p_align(LE).max(1);
         if !align.is_power_of_two() {
             return None;
@@ -148,7 +148,14 @@ pub(crate) fn block(module: &Module) -> Option<TlsBlock> {
     offset
 }
 
-/// A position-independent program, not a library.
+/// A program, not a library.
+pub(crate) fn is_program(module: &Module) -> bool {
+    let data: &[u8] = &module.elf.bytes;
+    let fixed = Header::parse(data).is_ok_and(|header| header.e_type(LE) == elf::ET_EXEC);
+    fixed || says_program(&module.elf)
+}
+
+/// A position-independent program says what it is.
 fn says_program(elf: &Elf) -> bool {
     let Ok(dynamic) = elf.data(".dynamic") else {
         return false;

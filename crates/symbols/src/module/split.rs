@@ -6,13 +6,16 @@ use crate::{Bytes, Error};
 use gimli::{Dwarf, DwarfPackage, LittleEndian};
 use std::path::{Path, PathBuf};
 
-/// The full unit of a skeleton, with its sections; none if its file isn't found.
+/// A full unit with its sections.
+pub(super) type Full = Box<(Dwarf<Reader>, gimli::Unit<Reader>)>;
+
+/// The full unit of a skeleton; none if its file isn't found.
 pub(super) fn full_unit(
     module: &Module,
     parent: &Dwarf<Reader>,
     package: Option<&DwarfPackage<Reader>>,
     skeleton: &gimli::Unit<Reader>,
-) -> Result<Option<Box<(Dwarf<Reader>, gimli::Unit<Reader>)>>, Error> {
+) -> Result<Option<Full>, Error> {
     let Some(id) = skeleton.dwo_id else {
         return Ok(None);
     };

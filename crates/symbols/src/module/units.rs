@@ -1,7 +1,7 @@
 //! The units of a module: DWARF sections in; units by number, parsed when first asked for, and
 //! the entries that references lead to, out.
 
-use super::{Module, Reader, Unit, split};
+use super::{Module, Reader, Unit, coverage, split};
 use crate::Error;
 use crate::elf::Elf;
 use crate::functions::Functions;
@@ -13,7 +13,7 @@ use gimli::{
 };
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A debugging information entry of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,6 +35,8 @@ pub(crate) struct Debug {
     ranges: OnceLock<Intervals<usize>>,
     /// The file beside the program with the full units of split DWARF.
     package: OnceLock<Option<DwarfPackage<Reader>>>,
+    /// Line tables by the file they are in and their place in it, since units may share one.
+    tables: Mutex<HashMap<(bool, usize), Arc<LineTable>>>,
 }
 
 #[derive(Debug)]
@@ -42,14 +44,14 @@ struct Slot {
     header: UnitHeader<Reader>,
     parsed: OnceLock<Result<Parsed, Error>>,
     functions: OnceLock<Result<Functions, Error>>,
-    lines: OnceLock<Result<LineTable, Error>>,
+    lines: OnceLock<Result<Arc<LineTable>, Error>>,
 }
 
 #[derive(Debug)]
 struct Parsed {
     unit: gimli::Unit<Reader>,
     /// The full unit of a skeleton, with its sections.
-    split: Option<Box<(Dwarf<Reader>, gimli::Unit<Reader>)>>,
+    split: Option<split::Full>,
 }
 
 impl std::fmt::Debug for Debug {
@@ -60,10 +62,22 @@ impl std::fmt::Debug for Debug {
 
 impl Debug {
     pub fn load(main: &Elf, supplementary: Option<&Elf>) -> Result<Debug, Error> {
-        let mut dwarf = Dwarf::load(|id| main.data(id.name()))?;
+        let mut unpacked = main.unpacked();
+        let mut dwarf = Dwarf::load(|id| {
+            unpacked
+                .remove(id.name())
+                .unwrap_or_else(|| main.data(id.name()))
+        })?;
         if let Some(supplementary) = supplementary {
-            dwarf.load_sup(|id| supplementary.data(id.name()))?;
+            let mut unpacked = supplementary.unpacked();
+            dwarf.load_sup(|id| {
+                unpacked
+                    .remove(id.name())
+                    .unwrap_or_else(|| supplementary.data(id.name()))
+            })?;
         }
+        // Units of link-time optimisation and dwz share their abbreviations.
+        dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
         let mut units = Vec::new();
         // A damaged header hides the units after it; those before it are still good.
         let mut info = dwarf.units();
@@ -96,6 +110,7 @@ impl Debug {
             signatures: OnceLock::new(),
             ranges: OnceLock::new(),
             package: OnceLock::new(),
+            tables: Mutex::default(),
         })
     }
 
@@ -145,20 +160,7 @@ impl Debug {
 
     /// The units with code at the address, the one with the smallest range first.
     pub fn units_at(&self, module: &Module, address: u64) -> Vec<usize> {
-        let ranges = self.ranges.get_or_init(|| {
-            let mut all = Vec::new();
-            for (number, slot) in self.units.iter().enumerate().take(self.in_info) {
-                if matches!(
-                    slot.header.type_(),
-                    UnitType::Compilation | UnitType::Skeleton(_)
-                ) {
-                    // A damaged unit covers nothing; the others are still good.
-                    let ranges = self.code_of(module, number).unwrap_or_default();
-                    all.extend(ranges.into_iter().map(|range| (range, number)));
-                }
-            }
-            Intervals::new(all)
-        });
+        let ranges = self.ranges.get_or_init(|| self.coverage(module));
         let mut numbers: Vec<usize> = Vec::new();
         for &(_, number) in ranges.around(address) {
             if !numbers.contains(&number) {
@@ -168,20 +170,42 @@ impl Debug {
         numbers
     }
 
-    /// Where the unit's code is: what the unit says, or else what its functions say.
-    fn code_of(&self, module: &Module, number: usize) -> Result<Vec<Range<u64>>, Error> {
-        let unit = self.skeleton(module, number)?;
-        let mut said = unit.unit_ranges()?;
-        let mut ranges = Vec::new();
-        while let Some(range) = said.next()? {
-            if range.begin < range.end && module.is_code(range.begin) {
-                ranges.push(range.begin..range.end);
+    fn coverage(&self, module: &Module) -> Intervals<usize> {
+        // Each range takes at least a byte somewhere; damaged units may all name the same list.
+        let limit = coverage::size_of_ranges(&self.dwarf) + 4 * self.units.len();
+        let mut listed = coverage::from_aranges(&self.dwarf);
+        let mut all = Vec::new();
+        for (number, slot) in self.units.iter().enumerate().take(self.in_info) {
+            if !matches!(
+                slot.header.type_(),
+                UnitType::Compilation | UnitType::Skeleton(_)
+            ) {
+                continue;
+            }
+            let start = match slot.header.offset() {
+                UnitSectionOffset::DebugInfoOffset(start) => start.0,
+                UnitSectionOffset::DebugTypesOffset(_) => continue,
+            };
+            let is_code =
+                |range: &Range<u64>| range.start < range.end && module.is_code(range.start);
+            let mut ranges = listed.remove(&start).unwrap_or_default();
+            ranges.retain(is_code);
+            if ranges.is_empty() {
+                // A damaged unit covers nothing; the others are still good.
+                ranges = coverage::of_unit(&self.dwarf, &slot.header).unwrap_or_default();
+                ranges.retain(is_code);
+            }
+            if ranges.is_empty()
+                && let Ok(functions) = self.functions(module, number)
+            {
+                ranges.extend(functions.ranges());
+            }
+            all.extend(ranges.into_iter().map(|range| (range, number)));
+            if all.len() > limit {
+                break;
             }
         }
-        if ranges.is_empty() {
-            ranges.extend(self.functions(module, number)?.ranges());
-        }
-        Ok(ranges)
+        Intervals::new(all)
     }
 
     pub fn functions(&self, module: &Module, number: usize) -> Result<&Functions, Error> {
@@ -195,11 +219,19 @@ impl Debug {
 
     pub fn lines(&self, module: &Module, number: usize) -> Result<&LineTable, Error> {
         let unit = self.skeleton(module, number)?;
-        let slot = &self.units[number];
-        slot.lines
-            .get_or_init(|| LineTable::read(unit))
-            .as_ref()
-            .map_err(Error::clone)
+        let read = || {
+            let Some(program) = &unit.line_program else {
+                return Arc::new(LineTable::read(unit));
+            };
+            let key = (number >= self.sup_start, program.header().offset().0);
+            let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+            tables
+                .entry(key)
+                .or_insert_with(|| Arc::new(LineTable::read(unit)))
+                .clone()
+        };
+        let table = self.units[number].lines.get_or_init(|| Ok(read()));
+        table.as_deref().map_err(Error::clone)
     }
 
     pub fn follow(

@@ -55,13 +55,12 @@ impl Shower<'_, '_> {
                 }
                 self.inner(value, 0, out)
             }
-            Type::Reference(to) => {
+            Type::Reference(_) => {
                 let target = self.view.deref(value)?;
                 let _ = write!(out, "({}) ", catalog.type_name(&value.of)?);
                 if let Place::Memory(address) = target.place {
                     let _ = write!(out, "@{address:#x}: ");
                 }
-                let _ = to;
                 self.inner(&target, 0, out)
             }
             Type::Function(_) => {

@@ -1,5 +1,5 @@
-//! What has a name at file level: one unit's entries in, names with their kinds and the code of its
-//! functions out. Bodies of functions are skipped.
+//! What has a name at file level: one unit's entries in, names with their kinds out. Bodies of functions
+//! are skipped.
 
 use super::{Indexed, normal};
 use crate::expr::Path;
@@ -7,7 +7,6 @@ use crate::types::Language;
 use crate::{Error, Module};
 use gimli::{AttributeValue, Reader as _, UnitOffset, constants as dw};
 use std::collections::{HashMap, HashSet};
-use std::ops::Range;
 use std::rc::Rc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +41,6 @@ pub(super) struct UnitIndex {
     open: HashSet<Rc<str>>,
     /// Full names of entries within namespaces and classes.
     pub paths: HashMap<UnitOffset, Rc<str>>,
-    /// Sorted by where they start.
-    pub functions: Vec<(Range<u64>, UnitOffset)>,
 }
 
 /// Which units have a name.
@@ -82,8 +79,7 @@ struct Attributes {
     located: bool,
     exported: bool,
     low: Option<u64>,
-    high: Option<AttributeValue<crate::Reader>>,
-    ranges: Option<AttributeValue<crate::Reader>>,
+    ranges: bool,
     /// What it is the definition or an instance of.
     other: Option<UnitOffset>,
 }
@@ -101,7 +97,6 @@ impl UnitIndex {
             all: Vec::new(),
             open: HashSet::new(),
             paths: HashMap::new(),
-            functions: Vec::new(),
         };
         // The path of each open scope, outermost first, with the depth of its children.
         let mut scopes: Vec<(isize, Rc<str>)> = Vec::new();
@@ -164,8 +159,7 @@ impl UnitIndex {
                     dw::DW_AT_location | dw::DW_AT_const_value => attributes.located = true,
                     dw::DW_AT_export_symbols => attributes.exported = true,
                     dw::DW_AT_low_pc => attributes.low = unit.attr_address(value)?,
-                    dw::DW_AT_high_pc => attributes.high = Some(value),
-                    dw::DW_AT_ranges => attributes.ranges = Some(value),
+                    dw::DW_AT_ranges => attributes.ranges = true,
                     dw::DW_AT_specification | dw::DW_AT_abstract_origin => {
                         if let AttributeValue::UnitRef(other) = value {
                             attributes.other = Some(other);
@@ -247,9 +241,9 @@ impl UnitIndex {
                     if abbreviation.has_children() {
                         skip = Some(depth);
                     }
-                    let before = index.functions.len();
-                    index.add_code(&unit, &attributes, offset)?;
-                    let kind = if index.functions.len() > before {
+                    // The linker leaves what it dropped at zero or thereabouts.
+                    let kept = attributes.low.is_some_and(|low| module.is_code(low));
+                    let kind = if kept || attributes.ranges {
                         Kind::Function
                     } else {
                         Kind::DeclaredFunction
@@ -282,7 +276,6 @@ impl UnitIndex {
                 index.add(&path, kind, offset, external);
             }
         }
-        index.functions.sort_by_key(|(range, _)| range.start);
         Ok(index)
     }
 
@@ -297,34 +290,6 @@ impl UnitIndex {
             offset,
             external,
         });
-    }
-
-    fn add_code(
-        &mut self,
-        unit: &crate::Unit<'_>,
-        attributes: &Attributes,
-        offset: UnitOffset,
-    ) -> Result<(), Error> {
-        let mut add = |range: Range<u64>| {
-            // The linker leaves what it dropped at zero.
-            if range.start != 0 && range.start < range.end {
-                self.functions.push((range, offset));
-            }
-        };
-        if let (Some(low), Some(high)) = (attributes.low, &attributes.high) {
-            let high = match unit.attr_address(high.clone())? {
-                Some(high) => high,
-                None => low.saturating_add(high.udata_value().unwrap_or(0)),
-            };
-            add(low..high);
-        } else if let Some(ranges) = &attributes.ranges
-            && let Some(mut ranges) = unit.attr_ranges(ranges.clone())?
-        {
-            while let Some(range) = ranges.next()? {
-                add(range.begin..range.end);
-            }
-        }
-        Ok(())
     }
 
     /// Those whose path is this one, or ends with it.

@@ -1,21 +1,11 @@
 //! What is in sight at an address: a module and an address in; its unit, its function, and the blocks around
 //! it with their variables, innermost first, out.
 
-use super::{Catalog, Indexed, entry_at};
+use super::{Catalog, entry_at};
 use crate::types::Entry;
 use crate::{Error, modules::Image};
-use gimli::{UnitOffset, constants as dw};
-use std::ops::Range;
+use gimli::constants as dw;
 use std::rc::Rc;
-
-/// Which unit's code lies where.
-#[derive(Debug)]
-pub(super) struct UnitRanges {
-    /// Sorted by start.
-    ranges: Vec<(Range<u64>, usize)>,
-    /// Don't say where their code lies.
-    unknown: Vec<usize>,
-}
 
 /// The function at an address and all that is around the address within it.
 #[derive(Clone, Debug)]
@@ -40,89 +30,25 @@ pub struct Variable {
     pub parameter: bool,
 }
 
-impl UnitRanges {
-    fn read(indexed: &Indexed) -> Result<UnitRanges, Error> {
-        let module = &indexed.module;
-        let mut all = UnitRanges {
-            ranges: Vec::new(),
-            unknown: Vec::new(),
-        };
-        for number in 0..module.unit_count()? {
-            let Ok(unit) = module.skeleton(number) else {
-                continue;
-            };
-            let Ok(mut ranges) = unit.unit_ranges() else {
-                continue;
-            };
-            let before = all.ranges.len();
-            while let Ok(Some(range)) = ranges.next() {
-                if range.begin < range.end {
-                    all.ranges.push((range.begin..range.end, number));
-                }
-            }
-            if all.ranges.len() == before {
-                all.unknown.push(number);
-            }
-        }
-        all.ranges.sort_by_key(|(range, _)| range.start);
-        Ok(all)
-    }
-}
-
 impl Catalog {
-    /// The unit whose code is at a module's address.
-    pub(crate) fn unit_at(&self, image: &Image, address: u64) -> Result<Option<usize>, Error> {
-        let indexed = self.indexed(&image.module);
-        let ranges = indexed.ranges.get_or_init(|| UnitRanges::read(&indexed));
-        let ranges = ranges.as_ref().map_err(Error::clone)?;
-        let after = ranges
-            .ranges
-            .partition_point(|(range, _)| range.start <= address);
-        // Ranges seldom overlap; where they do, the one that starts last is the better.
-        let near = ranges.ranges[..after].iter().rev().take(16);
-        for (range, unit) in near {
-            if range.contains(&address) {
-                return Ok(Some(*unit));
-            }
-        }
-        for unit in &ranges.unknown {
-            let Ok(index) = indexed.unit(*unit) else {
-                continue;
-            };
-            if index
-                .functions
-                .iter()
-                .any(|(range, _)| range.contains(&address))
-            {
-                return Ok(Some(*unit));
-            }
-        }
-        Ok(None)
-    }
-
     /// What is in sight at a module's address; none outside of functions with debugging information.
     pub fn scope(&self, image: &Image, address: u64) -> Result<Option<Scope>, Error> {
-        let Some(number) = self.unit_at(image, address)? else {
-            return Ok(None);
-        };
-        let index = self.unit_index(&image.module, number)?;
-        let holds = |(range, _): &&(Range<u64>, UnitOffset)| range.contains(&address);
-        let Some((_, offset)) = index.functions.iter().find(holds) else {
-            return Ok(None);
-        };
         let module = &image.module;
-        let unit = module.unit(number)?;
+        let Some((function, _)) = module.function_die(address)? else {
+            return Ok(None);
+        };
+        let unit = module.unit(function.unit)?;
         let mut blocks = Vec::new();
-        let mut tree = unit.entries_tree(Some(*offset))?;
+        let mut tree = unit.entries_tree(Some(function.offset))?;
         let walk = Walk {
             module,
-            unit: number,
+            unit: function.unit,
             address,
         };
         walk.block(&unit, tree.root()?, 0, &mut blocks)?;
         blocks.reverse();
         Ok(Some(Scope {
-            function: entry_at(module, number, *offset),
+            function: Entry::new(module, function),
             blocks,
         }))
     }

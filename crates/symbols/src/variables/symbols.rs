@@ -110,7 +110,7 @@ impl Table {
 impl Catalog {
     /// A symbol of any module, the program's own first.
     pub fn symbol<'a>(&self, modules: &'a Modules, name: &str) -> Option<(&'a Image, ElfSymbol)> {
-        modules.modules().find_map(|image| {
+        self.in_order(modules).into_iter().find_map(|image| {
             let symbol = self.symbol_of(image, name)?;
             Some((image, symbol))
         })

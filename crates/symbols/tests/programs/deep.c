@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static volatile int sink;
@@ -64,6 +65,8 @@ int main(void)
     int total = recurse(3, "text");
     total += bare();
     raise(SIGUSR1);
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
     // A signal in the middle of code, not in a system call.
     __asm__ volatile("ud2" ::: "memory");
     return total == 0;

@@ -1,29 +1,30 @@
-// A thread that waits, and a call through a null pointer in it.
+/* Thread-local variables of the program and of a library, seen from a second thread. */
 #include <pthread.h>
-#include <stddef.h>
+#include <stdio.h>
 
-static void (*volatile nowhere)(int);
+int touch(int to);
+__thread int own = 1;
+__thread char name[8] = "main";
+static __thread struct {
+    long a, b;
+} aligned __attribute__((aligned(64))) = {3, 4};
+int result;
 
-__attribute__((noinline)) static int work(int x)
+static void *second(void *unused)
 {
-    if (x > 3)
-        nowhere(x);
-    return x + 1;
-}
-
-static void *run(void *argument)
-{
-    int x = *(int *)argument;
-    while (x < 10)
-        x = work(x);
-    return NULL;
+    own = 22;
+    name[0] = 's';
+    aligned.b = 40;
+    result = touch(50);
+    printf("%d\n", result); /* STOP */
+    return unused;
 }
 
 int main(void)
 {
     pthread_t thread;
-    int start = 2;
-    pthread_create(&thread, NULL, run, &start);
+    touch(9);
+    pthread_create(&thread, NULL, second, NULL);
     pthread_join(thread, NULL);
     return 0;
 }
