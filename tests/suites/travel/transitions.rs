@@ -73,17 +73,7 @@ fn lines(told: &Value, file: &str) -> Vec<u64> {
 /// It flips at the line with the first mark, called from the one with the second; and the report for
 /// people says the same.
 fn flips_at(place: &Place, expression: &str, file: &str, marks: &[&str]) -> Result<Value, Failed> {
-    flips_at_with(place, expression, &[], file, marks)
-}
-
-fn flips_at_with(
-    place: &Place,
-    expression: &str,
-    options: &[&str],
-    file: &str,
-    marks: &[&str],
-) -> Result<Value, Failed> {
-    let told = found(place, expression, options)?;
+    let told = found(place, expression, &[])?;
     let seen = lines(&told, file);
     for mark in marks {
         let line = u64::from(place.line(mark));
@@ -91,7 +81,7 @@ fn flips_at_with(
             format!("{mark} is line {line}, not in {seen:?}: {told:#}")
         })?;
     }
-    let plain = text(&place.watch(expression, options));
+    let plain = text(&place.watch(expression, &[]));
     for mark in marks {
         has(&plain, &[&format!("{file}:{}", place.line(mark))])?;
     }
@@ -106,7 +96,7 @@ fn graph(test: &str) -> Result<(), Failed> {
         .as_str()
         .ok_or_else(|| format!("no position: {told:#}"))?;
     let mut mi = place.mi()?;
-    mi.command(&format!("clew seek {position}"))?;
+    mi.does(&format!("clew seek {position}"))?;
     same("before", mi.number("has_cycle()")?, 0)?;
     mi.go("-exec-step-instruction")?;
     same("behind", mi.number("has_cycle()")?, 1)
@@ -114,11 +104,9 @@ fn graph(test: &str) -> Result<(), Failed> {
 
 fn list(test: &str) -> Result<(), Failed> {
     let place = Place::guest(test, "circular.c")?;
-    // It is true again and again from then on, whenever nobody holds the lock.
-    flips_at_with(
+    flips_at(
         &place,
-        "!locked && !is_circular()",
-        &["--first"],
+        "is_circular() == 0",
         "circular.c",
         &["broken", "call"],
     )
