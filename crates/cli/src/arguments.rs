@@ -54,7 +54,7 @@ pub enum Command {
     HuntGuard(Guard),
 
     /// Find where a condition becomes true, or false
-    #[command(after_help = WATCH_HELP)]
+    #[command(after_help = WATCH_HELP, override_usage = "clew watch [OPTIONS] [REC] <EXPR>")]
     Watch(Watch),
 
     /// List the recordings: name, program, when, how it ended, length, size
