@@ -7,8 +7,8 @@
 //! * `delays`: a thread gives its turn away at a call, for long; a process with one thread sleeps for up to two milliseconds.
 //! * `short`: reads from pipes, stream sockets and terminals give less than is there, reads from files seldom; writes to them take
 //!   less where the kernel may do that: more than a pipe takes at once, and never unless it could wait or be interrupted.
-//! * `eintr`: waiting calls end with EINTR, where the program has a handler that isn't restarted after, or where the kernel
-//!   does so even without one (after a stop).
+//! * `eintr`: waiting calls end with EINTR, where a handler of the program has returned before and the call isn't restarted
+//!   after one, or where the kernel does so even without a handler (after a stop).
 //! * `wakes`: whoever waits at a futex may be the first to be woken, and futex waits return early.
 //! * `memory`: new memory is refused, once the program has done something else than starting up.
 
@@ -81,6 +81,9 @@ pub struct Chaos {
     generator: Generator,
     /// The program has done something that loading doesn't.
     started: bool,
+    /// A handler has run and returned. Many programs have handlers that clean up and end the program: their calls never
+    /// see EINTR.
+    handled: bool,
 }
 
 /// One call in so many, each.
@@ -131,6 +134,7 @@ impl Chaos {
             kinds,
             generator: Generator::new(seed),
             started: false,
+            handled: false,
         }
     }
 
@@ -153,6 +157,7 @@ pub fn interfere(ex: &mut Executor, call: &Call, args: &mut Args) -> Option<Outc
         return None;
     }
     chaos.started |= !STARTING.contains(&nr);
+    chaos.handled |= nr == libc::SYS_rt_sigreturn;
     if kinds.has(Kinds::DELAYS) && chaos.one_in(DELAYED) {
         delay(ex);
     }
@@ -229,8 +234,11 @@ struct Handlers {
 }
 
 fn handlers(ex: &mut Executor) -> Handlers {
-    let mask = ex.current().signals.mask;
     let mut found = Handlers::default();
+    if !ex.chaos().handled {
+        return found;
+    }
+    let mask = ex.current().signals.mask;
     for sig in 1..=31 {
         let blocked = mask.contains(sig) || SigSet::SYNCHRONOUS.contains(sig);
         if !blocked && ex.signals.has_handler(sig) {

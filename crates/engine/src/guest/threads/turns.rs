@@ -230,6 +230,10 @@ impl Executor {
         if !std::mem::take(&mut self.threads.turn.tickless) || self.lockstep.is_some() {
             return false;
         }
+        // Steps are counted from an event or a tick. If nobody else could run, the turn before ended in between.
+        if self.threads.steps != 0 {
+            return false;
+        }
         self.record_loose_effects();
         govern::runs_guest();
         self.nothing_happened();
