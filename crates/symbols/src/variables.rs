@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use crate::location::is_program;
 
+pub(crate) mod entries;
 mod index;
 mod scope;
 mod symbols;

@@ -5,93 +5,20 @@
 //! program's variables and functions, then variables of the calls around, inlined or on the stack. What
 //! belongs to libraries comes after all that is the program's: where a program ends, it stands in one.
 
+use super::bindings::Binding;
 use super::eval::Evaluator;
 use super::syntax::{Path, Problem, Span};
 use crate::location::NoPlace;
 use crate::types::{Entry, Type};
 use crate::value::{Place, Value};
+use crate::variables::entries::{code_address, enumeration_of, variables_below};
 use crate::variables::{Found, Kind, Scope, SymbolKind, Variable, Whose};
 use gimli::constants as dw;
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
 pub const NO_DEBUG_DATA: &str = "<data without debugging information>";
 pub const NO_DEBUG_CODE: &str = "<function without debugging information>";
-
-/// What names meant where they were seen first, so that they mean the same elsewhere.
-#[derive(Clone, Debug, Default)]
-pub struct Bindings {
-    known: HashMap<Path, Binding>,
-    pinned: bool,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum Binding {
-    /// A variable of a function: its entry, and the function's name.
-    Local(Entry, String),
-    Global(Entry),
-    /// A variable of a library's function, which somebody else's may well be meant instead of.
-    Foreign(Entry, String),
-}
-
-impl Bindings {
-    pub fn new() -> Bindings {
-        Bindings::default()
-    }
-
-    /// From now on every name means what it has meant.
-    pub fn pin(&mut self) {
-        self.pinned = true;
-    }
-
-    /// A name that means one thing here and another there, in words.
-    pub fn conflict(&self, other: &Bindings) -> Option<String> {
-        self.known.iter().find_map(|(path, binding)| {
-            let others = other.known.get(path)?;
-            let foreign = |binding: &Binding| matches!(binding, Binding::Foreign(..));
-            if binding == others || foreign(binding) || foreign(others) {
-                return None;
-            }
-            let words = |binding: &Binding| match binding {
-                Binding::Local(_, function) | Binding::Foreign(_, function) => {
-                    format!("a variable of {function}")
-                }
-                Binding::Global(_) => "a global variable".to_string(),
-            };
-            let advice = match (binding, others) {
-                (Binding::Local(_, function), _) | (_, Binding::Local(_, function)) => {
-                    format!(
-                        "write ::{path} for a global one, {function}::{path} for the function's"
-                    )
-                }
-                _ => format!("write 'file.c'::{path} for a file's own"),
-            };
-            Some(format!(
-                "`{path}` is {} at one end and {} at the other; {advice}",
-                words(binding),
-                words(others)
-            ))
-        })
-    }
-
-    /// Whether a name means a library function's variable here, and something else there.
-    pub fn is_foreign_to(&self, other: &Bindings) -> bool {
-        self.known.iter().any(|(path, binding)| {
-            let others = other.known.get(path);
-            matches!(binding, Binding::Foreign(..)) && others.is_some_and(|o| o != binding)
-        })
-    }
-
-    /// Adds what another knows.
-    pub fn merge(&mut self, other: &Bindings) {
-        for (path, binding) in &other.known {
-            self.known
-                .entry(path.clone())
-                .or_insert_with(|| binding.clone());
-        }
-    }
-}
 
 pub enum Resolved {
     Value(Value),
@@ -615,63 +542,4 @@ impl Evaluator<'_> {
         }
         Ok(None)
     }
-}
-
-/// Where a function's code starts.
-pub(super) fn code_address(entry: &Entry) -> Result<Option<u64>, crate::Error> {
-    let unit = entry.module.unit(entry.die.unit)?;
-    if let Some(value) = entry.attribute(dw::DW_AT_entry_pc)?
-        && let Some(address) = unit.attr_address(value)?
-    {
-        return Ok(Some(address));
-    }
-    let raw = unit.entry(entry.die.offset)?;
-    let mut ranges = unit.die_ranges(&raw)?;
-    while let Some(range) = ranges.next()? {
-        if range.begin != 0 && range.begin < range.end {
-            return Ok(Some(range.begin));
-        }
-    }
-    Ok(None)
-}
-
-/// The enumeration that an enumerator is in.
-fn enumeration_of(entry: &Entry) -> Result<Option<Entry>, crate::Error> {
-    let unit = entry.module.unit(entry.die.unit)?;
-    let mut entries = unit.entries_raw(None)?;
-    let mut last = None;
-    while !entries.is_empty() {
-        let offset = entries.next_offset();
-        if offset.0 > entry.die.offset.0 {
-            break;
-        }
-        let Some(abbreviation) = entries.read_abbreviation()? else {
-            continue;
-        };
-        entries.skip_attributes(abbreviation.attributes())?;
-        if abbreviation.tag() == dw::DW_TAG_enumeration_type {
-            last = Some(offset);
-        }
-    }
-    Ok(last.map(|offset| entry.beside(offset)))
-}
-
-/// All variables of that name in a function.
-fn variables_below(function: &Entry, name: &str) -> Result<Vec<Entry>, crate::Error> {
-    let mut found = Vec::new();
-    let mut open = vec![function.clone()];
-    while let Some(entry) = open.pop() {
-        for child in entry.children()? {
-            match child.tag()? {
-                dw::DW_TAG_variable | dw::DW_TAG_formal_parameter => {
-                    if child.name()?.as_deref() == Some(name) {
-                        found.push(child);
-                    }
-                }
-                dw::DW_TAG_lexical_block => open.push(child),
-                _ => {}
-            }
-        }
-    }
-    Ok(found)
 }
