@@ -130,6 +130,16 @@ impl Mi {
         let token = self.say(text)?;
         let (_, results) = self.answer(&token, &mut console)?;
         console.push_str(&results.text("msg").unwrap_or_default());
+        console.push_str(&self.command("-gdb-show width")?.console);
+        Ok(console)
+    }
+
+    /// What is printed for a command that may move the program, until all is said.
+    pub fn does(&mut self, text: &str) -> Result<String> {
+        self.stops.clear();
+        let mut console = self.command(text)?.console;
+        // What comes after this one's answer isn't of that command any more.
+        console.push_str(&self.command("-gdb-show width")?.console);
         Ok(console)
     }
 

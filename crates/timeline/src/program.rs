@@ -27,6 +27,7 @@ const MOST_FRAMES: usize = 256;
 /// Below the stack pointer, a function may have data that it didn't make room for.
 const RED_ZONE: u64 = 128;
 
+const RAX: usize = 0;
 const RSP: usize = 4;
 const RIP: usize = 16;
 const FS_BASE: usize = 18;
@@ -285,9 +286,12 @@ impl Context for Here<'_> {
 
     fn call(&mut self, function: u64, arguments: &[u64]) -> std::result::Result<Returned, String> {
         let ticks = self.ticks;
-        let returned = self.excursion()?.call(function, arguments, ticks);
-        match returned {
-            Ok(Ok(rax)) => Ok(Returned { rax, xmm0: None }),
+        let excursion = self.excursion()?;
+        match excursion.call_registers(function, arguments, ticks) {
+            Ok(Ok(registers)) => Ok(Returned {
+                rax: registers.words[RAX],
+                xmm0: xmm(&registers, 0).map(|bits| bits as u64),
+            }),
             Ok(Err(undefined)) => {
                 // What is left of it is in no state to be asked again.
                 self.excursion = None;
@@ -338,13 +342,17 @@ pub fn symbol_registers(registers: &Registers) -> clew_symbols::Registers {
     let words = &registers.words;
     let general = std::array::from_fn(|n| words[n]);
     let known = clew_symbols::Registers::from_encoding_order(general, words[RIP]);
-    let xmm = |n: usize| {
-        let at = XMM + n * 16;
-        let bytes = registers.extended.get(at..at + 16)?;
-        Some(u128::from_le_bytes(bytes.try_into().ok()?))
-    };
-    match (0..16).map(xmm).collect::<Option<Vec<u128>>>() {
+    match (0..16)
+        .map(|n| xmm(registers, n))
+        .collect::<Option<Vec<u128>>>()
+    {
         Some(all) => known.with_vectors(std::array::from_fn(|n| all[n])),
         None => known,
     }
+}
+
+fn xmm(registers: &Registers, number: usize) -> Option<u128> {
+    let at = XMM + number * 16;
+    let bytes = registers.extended.get(at..at + 16)?;
+    Some(u128::from_le_bytes(bytes.try_into().ok()?))
 }

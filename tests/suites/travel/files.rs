@@ -1,6 +1,7 @@
 //! Programs without symbols, whose files are gone or are others by now, and several processes.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -105,8 +106,9 @@ fn linked_statically(test: &str) -> Result<(), Failed> {
     require(seen.len() > 4, || format!("{seen:?}"))
 }
 
-/// `.gnu_debuglink`, as distributions ship debug information.
+/// By build-id, as distributions ship debug information, in gdb; by `.gnu_debuglink` for `clew watch`.
 fn separate(test: &str) -> Result<(), Failed> {
+    let mut folder = String::new();
     let place = copied(test, "steps.c", |program| {
         let debug = text_of(&program.with_extension("debug"));
         tool("objcopy", &["--only-keep-debug", &text_of(program), &debug])?;
@@ -114,12 +116,47 @@ fn separate(test: &str) -> Result<(), Failed> {
         tool(
             "objcopy",
             &[&format!("--add-gnu-debuglink={debug}"), &text_of(program)],
-        )
+        )?;
+        let notes = Command::new("readelf").arg("-n").arg(program).output()?;
+        let notes = String::from_utf8_lossy(&notes.stdout).into_owned();
+        let id = notes
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("Build ID: "));
+        let id = id.ok_or("no build-id")?;
+        let parent = program
+            .with_file_name("symbols")
+            .join(".build-id")
+            .join(&id[..2]);
+        fs::create_dir_all(&parent)?;
+        fs::copy(&debug, parent.join(format!("{}.debug", &id[2..])))?;
+        folder = text_of(&program.with_file_name("symbols"));
+        Ok(())
     })?;
-    let mut mi = place.mi()?;
-    mi.command("-break-insert add")?;
-    let seen = place::there_and_back(&mut mi, |mi, _| mi.number("b"))?;
-    same("values", seen, vec![0, 1, 4, 9, 16])
+    let text = place.debug(
+        &["--at", "start"],
+        &[
+            "-iex",
+            &format!("set debug-file-directory {folder}"),
+            "-batch",
+            "-ex",
+            "break add if b == 9",
+            "-ex",
+            "continue",
+            "-ex",
+            "backtrace",
+        ],
+    );
+    let outcome = text.run();
+    has(
+        &String::from_utf8_lossy(&outcome.stdout),
+        &["add (a=5, b=9)", "loop (count=5)", "main ()"],
+    )?;
+    let found = place.watch("calls >= 3", &[]);
+    require(place::code(found.status) == Some(0), || found.printed())?;
+    has(
+        &String::from_utf8_lossy(&found.stdout),
+        &["add", "steps.c:"],
+    )
 }
 
 /// The recorded copy serves.
@@ -191,10 +228,8 @@ fn refused(place: &Place, options: &[&str], wanted: &[&str]) -> Result<(), Faile
 
 fn no_such_process(test: &str) -> Result<(), Failed> {
     let place = Place::guest(test, "family.c")?;
-    let all = pids(&place)?;
-    // It says which there are.
-    refused(&place, &["--pid", "1"], &["1", &all[0].to_string()])?;
-    refused(&place, &["--at", "999999999"], &["999"])?;
+    // It says how to see which there are.
+    refused(&place, &["--pid", "1"], &["1", "clew info"])?;
     refused(&place, &["--at", "nowhere"], &["nowhere"])
 }
 
@@ -223,13 +258,15 @@ fn packed(test: &str) -> Result<(), Failed> {
     require(place::code(done.status) == Some(0), || done.printed())?;
     fs::remove_file(&place.job.program)?;
     let elsewhere = PathBuf::from(format!("{}.elsewhere", place.job.dir.display()));
-    let _ = fs::remove_dir_all(&elsewhere);
-    let mut unpack = place.made.command("unpack", &["-o", &text_of(&elsewhere)]);
+    clew_tests::scratch::empty(&elsewhere);
+    fs::set_permissions(&elsewhere, fs::Permissions::from_mode(0o700))?;
+    let mut unpack = place.made.command("unpack", &["-n", "theirs"]);
     unpack.args[1].clone_from(&pack);
+    unpack.env.push(("CLEW_DIR".into(), text_of(&elsewhere)));
     let done = unpack.run();
     require(place::code(done.status) == Some(0), || done.printed())?;
     fs::remove_dir_all(&place.made.folder)?;
-    place.made.folder = elsewhere;
+    place.made.folder = elsewhere.join("theirs");
     let text = place.batch("break add\ncontinue\ncontinue\nprint b\n")?;
     let _ = fs::remove_file(&pack);
     has(&text, &["$1 = 1"])

@@ -105,8 +105,19 @@ impl Place {
 
     /// What gdb prints for a script; errors of gdb are part of it.
     pub fn batch_with(&self, options: &[&str], script: &str) -> Result<String, Failed> {
+        self.batch_in(options, script, &[])
+    }
+
+    /// The same with more in the environment.
+    pub fn batch_in(
+        &self,
+        options: &[&str],
+        script: &str,
+        env: &[(String, String)],
+    ) -> Result<String, Failed> {
         let path = script_file(&self.job, script);
-        let job = self.debug(options, &["-batch", "-x", &path]);
+        let mut job = self.debug(options, &["-batch", "-x", &path]);
+        job.env.extend_from_slice(env);
         let outcome = job.run();
         let text = printed(&outcome);
         match outcome.status {

@@ -269,7 +269,8 @@ impl Machine {
         self.set_budget(PLENTY);
         let exit = self.step_single();
         self.no_value_missing()?;
-        if !is_inner(exit) && !(exit == Exit::Emulate && self.passes_before(event)) {
+        let passes = is_inner(exit) || exit == Exit::Emulate && self.passes_before(event);
+        if !passes {
             return match lies {
                 Lies::Ahead { ticks, kinds } if kinds.contains(&exit) && ticks == self.since() => {
                     self.standing = Some(exit);

@@ -50,7 +50,7 @@ impl Shower<'_, '_> {
         match catalog.strip(&value.of)? {
             Type::Pointer { to, .. } => {
                 let text = matches!(catalog.strip(&to)?, Type::Base(base) if is_char(base.kind, base.size));
-                if !text && !matches!(value.place, Place::Synthetic { .. }) {
+                if !text || matches!(value.place, Place::Synthetic { .. }) {
                     let _ = write!(out, "({}) ", catalog.type_name(&value.of)?);
                 }
                 self.inner(value, 0, out)
@@ -131,7 +131,7 @@ impl Shower<'_, '_> {
 
     fn pointer(&mut self, value: &Value, to: &Type, out: &mut String) -> Shown {
         if let Place::Synthetic { .. } = value.place {
-            out.push_str("(synthetic pointer)");
+            out.push_str("<synthetic pointer>");
             return Ok(());
         }
         let bytes = self.view.bytes(value, 8)?;

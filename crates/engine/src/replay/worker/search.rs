@@ -162,10 +162,10 @@ impl Worker {
 
     fn search_event(&mut self, search: &mut Search) -> Done<Option<Why>> {
         self.settle(search);
-        if let Some(hit) = self.stop_here(search)? {
-            if search.take(hit) {
-                return Ok(Some(why_of(hit)));
-            }
+        if let Some(hit) = self.stop_here(search)?
+            && search.take(hit)
+        {
+            return Ok(Some(why_of(hit)));
         }
         let Some(Record::Event(event)) = self.reader.peek()? else {
             return Ok(None);
