@@ -43,7 +43,7 @@ pub enum Command {
     Debug(Debug),
 
     /// Find where a condition becomes true, or false
-    #[command(after_help = WATCH_HELP)]
+    #[command(after_help = WATCH_HELP, override_usage = "clew watch [OPTIONS] [REC] <EXPR>")]
     Watch(Watch),
 
     /// List the recordings: name, program, when, how it ended, length, size

@@ -22,6 +22,8 @@ pub struct Question {
     pub to: Option<Target>,
     /// So many places in between are looked at, and every change seen is searched for.
     pub samples: usize,
+    /// Look for the earliest flip, at many more places, instead of any.
+    pub first: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +31,9 @@ pub enum WatchError {
     /// The expression is at fault: what, and where in it.
     #[error("{0}")]
     Expression(String),
+    /// There is nothing between these ends, or no such place.
+    #[error("{0}")]
+    Ends(String),
     #[error(transparent)]
     Timeline(#[from] Error),
 }
@@ -155,10 +160,9 @@ impl Watch<'_> {
             None => self.beginning(to)?,
         };
         if from >= to {
-            return Err(Error::Refused(format!(
+            return Err(WatchError::Ends(format!(
                 "there is nothing between {from} and {to}: the first position must lie before the second"
-            ))
-            .into());
+            )));
         }
         let (a, b) = self.ends(from, to)?;
         let mut known = vec![(a.position, a.answer), (b.position, b.answer)];
@@ -206,6 +210,13 @@ impl Watch<'_> {
         } else if differ {
             flips.push(search.between(a.clone(), b.clone())?);
         }
+        // Before the first flip it is what it is at the start, wherever that is defined.
+        if question.first
+            && let Some(flip) = flips.first_mut()
+            && a.verdict.truth() == Some(!flip.to())
+        {
+            *flip = search.first(&a, flip.clone())?;
+        }
         let probes = search.probes + 2;
         let seen = |probed: &Probed| {
             let answer = known.iter().find(|(at, _)| *at == probed.position);
@@ -238,8 +249,11 @@ impl Watch<'_> {
 
     /// Where a target is.
     fn place(&mut self, target: Target) -> Result<Position, WatchError> {
-        self.timeline.seek(target)?;
-        Ok(self.timeline.position()?)
+        match self.timeline.seek(target) {
+            Err(Error::Refused(why)) => Err(WatchError::Ends(why)),
+            Err(error) => Err(error.into()),
+            Ok(_) => Ok(self.timeline.position()?),
+        }
     }
 
     /// Where the program's own life begins: the loader is done, and `main` is called. The start, if there is no `main`, or
@@ -277,8 +291,19 @@ impl Watch<'_> {
 
     /// The expression at both ends. From here on names mean what they meant there.
     fn ends(&mut self, from: Position, to: Position) -> Result<(End, End), WatchError> {
-        let b = self.end(to)?;
-        let a = self.end(from)?;
+        let mut b = self.end(to, Bindings::new())?;
+        let mut a = self.end(from, Bindings::new())?;
+        // A program ends within the C library, whose functions have variables, too.
+        let pinned = |names: &Bindings| {
+            let mut names = names.clone();
+            names.pin();
+            names
+        };
+        if b.names.is_foreign_to(&a.names) {
+            b = self.end(to, pinned(&a.names))?;
+        } else if a.names.is_foreign_to(&b.names) {
+            a = self.end(from, pinned(&b.names))?;
+        }
         if let Some(conflict) = a.names.conflict(&b.names) {
             return Err(WatchError::Expression(conflict));
         }
@@ -298,12 +323,12 @@ impl Watch<'_> {
     }
 
     /// The expression at one end, with as much time for its calls as they need.
-    fn end(&mut self, at: Position) -> Result<End, WatchError> {
+    fn end(&mut self, at: Position, known: Bindings) -> Result<End, WatchError> {
         self.timeline.seek(Target::Position(at))?;
-        let mut names = Bindings::new();
+        let mut names = known.clone();
         let mut answer = None;
         for ticks in PATIENCE.into_iter().filter(|ticks| *ticks >= self.ticks) {
-            names = Bindings::new();
+            names = known.clone();
             let tried = self
                 .program
                 .evaluate(self.timeline, &self.text, &mut names, ticks)?;

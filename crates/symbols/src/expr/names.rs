@@ -2,15 +2,15 @@
 //! there.
 //!
 //! The innermost function's variables come first, then members of `this`, then the file's own and the
-//! program's variables and functions, then what only the linker knows; and last, since nothing
-//! else has the name, variables of the calls around: inlined, then on the stack.
+//! program's variables and functions, then variables of the calls around, inlined or on the stack. What
+//! belongs to libraries comes after all that is the program's: where a program ends, it stands in one.
 
 use super::eval::Evaluator;
 use super::syntax::{Path, Problem, Span};
 use crate::location::NoPlace;
 use crate::types::{Entry, Type};
 use crate::value::{Place, Value};
-use crate::variables::{Found, Kind, Scope, SymbolKind, Variable};
+use crate::variables::{Found, Kind, Scope, SymbolKind, Variable, Whose};
 use gimli::constants as dw;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -31,6 +31,8 @@ enum Binding {
     /// A variable of a function: its entry, and the function's name.
     Local(Entry, String),
     Global(Entry),
+    /// A variable of a library's function, which somebody else's may well be meant instead of.
+    Foreign(Entry, String),
 }
 
 impl Bindings {
@@ -47,11 +49,14 @@ impl Bindings {
     pub fn conflict(&self, other: &Bindings) -> Option<String> {
         self.known.iter().find_map(|(path, binding)| {
             let others = other.known.get(path)?;
-            if binding == others {
+            let foreign = |binding: &Binding| matches!(binding, Binding::Foreign(..));
+            if binding == others || foreign(binding) || foreign(others) {
                 return None;
             }
             let words = |binding: &Binding| match binding {
-                Binding::Local(_, function) => format!("a variable of {function}"),
+                Binding::Local(_, function) | Binding::Foreign(_, function) => {
+                    format!("a variable of {function}")
+                }
                 Binding::Global(_) => "a global variable".to_string(),
             };
             let advice = match (binding, others) {
@@ -67,6 +72,14 @@ impl Bindings {
                 words(binding),
                 words(others)
             ))
+        })
+    }
+
+    /// Whether a name means a library function's variable here, and something else there.
+    pub fn is_foreign_to(&self, other: &Bindings) -> bool {
+        self.known.iter().any(|(path, binding)| {
+            let others = other.known.get(path);
+            matches!(binding, Binding::Foreign(..)) && others.is_some_and(|o| o != binding)
         })
     }
 
@@ -93,8 +106,9 @@ impl Evaluator<'_> {
             return self.bound(&binding, path, span).map(Resolved::Value);
         }
         let simple = path.parts.len() == 1 && path.file.is_none() && !path.global;
-        if simple {
-            self.frames(false);
+        self.frames(false);
+        let own = self.is_own(0);
+        if simple && own {
             if let Some((variable, frame)) = self.local(path.last(), 0) {
                 return self.local_value(path, &variable, frame, span);
             }
@@ -112,22 +126,39 @@ impl Evaluator<'_> {
         if let (Some(value), true) = (constant, simple) {
             return Ok(Resolved::Value(value));
         }
-        if let Some(found) = self.global(path, span)? {
+        if let Some(found) = self.global(path, Whose::Programs, span)? {
             return Ok(found);
         }
         if simple {
             for frame in 1..self.frames(true).len() {
-                if let Some((variable, frame)) = self.local(path.last(), frame) {
+                if self.is_own(frame)
+                    && let Some((variable, frame)) = self.local(path.last(), frame)
+                {
                     return self.local_value(path, &variable, frame, span);
                 }
+            }
+            if let Some((variable, frame)) = self.local(path.last(), 0) {
+                return self.local_value(path, &variable, frame, span);
             }
         } else if let [function, name] = &path.parts[..]
             && let Some(found) = self.of_function(function, name, path, span)?
         {
             return Ok(found);
         }
+        if let Some(found) = self.global(path, Whose::Anybody, span)? {
+            return Ok(found);
+        }
         let message = format!("there is no `{path}` in sight here");
         Err(Problem::unknown(span, message))
+    }
+
+    /// Whether a frame is of the program itself, not of a library.
+    fn is_own(&self, frame: usize) -> bool {
+        let module = self.view.frames.get(frame).map(|frame| &frame.module);
+        match module {
+            Some(Some(module)) => self.view.catalog.is_program(module),
+            _ => false,
+        }
     }
 
     /// What a name was bound to, as it is here.
@@ -146,7 +177,7 @@ impl Evaluator<'_> {
                 let bias = image.bias;
                 self.global_value(entry, bias, span)
             }
-            Binding::Local(entry, function) => {
+            Binding::Local(entry, function) | Binding::Foreign(entry, function) => {
                 let mut frame = 0;
                 let mut whole = false;
                 loop {
@@ -221,7 +252,11 @@ impl Evaluator<'_> {
         let origin = self.at(span, origin)?;
         let function = self.view.frames[frame].function.clone();
         let function = function.unwrap_or_else(|| "??".into());
-        self.bind(path, Binding::Local(origin, function));
+        let binding = match self.is_own(frame) {
+            true => Binding::Local(origin, function),
+            false => Binding::Foreign(origin, function),
+        };
+        self.bind(path, binding);
         self.variable_value(variable, frame, span)
             .map(Resolved::Value)
     }
@@ -241,7 +276,7 @@ impl Evaluator<'_> {
         let entry = &variable.entry;
         // A declaration within a function of what is elsewhere.
         if let Ok(Some(_)) = entry.attribute(dw::DW_AT_declaration)
-            && let Some(found) = self.global(&Path::of(&variable.name), span)?
+            && let Some(found) = self.global(&Path::of(&variable.name), Whose::Anybody, span)?
             && let Resolved::Value(value) = found
         {
             return Ok(value);
@@ -281,8 +316,14 @@ impl Evaluator<'_> {
     }
 
     /// What has the name outside of functions.
-    fn global(&mut self, path: &Path, span: &Span) -> Result<Option<Resolved>, Problem> {
+    fn global(
+        &mut self,
+        path: &Path,
+        whose: Whose,
+        span: &Span,
+    ) -> Result<Option<Resolved>, Problem> {
         let pc = self.frames(false).first().map(|frame| frame.lookup);
+        let pc = pc.filter(|_| whose == Whose::Anybody || self.is_own(0));
         let real = |kind| !matches!(kind, Kind::DeclaredVariable | Kind::DeclaredFunction);
         let mut all = Vec::new();
         if path.file.is_none()
@@ -298,13 +339,16 @@ impl Evaluator<'_> {
             self.innermost_namespace(&mut all);
         }
         if all.is_empty() {
-            let named = self.view.catalog.named(self.view.modules, path, real);
+            let named = self
+                .view
+                .catalog
+                .named_in(self.view.modules, whose, path, real);
             all = self.at(span, named.map_err(NoPlace::from))?;
         }
         if let Some(found) = self.chosen(&all, path, span)? {
             return Ok(Some(found));
         }
-        let symbol = self.linked(path, span)?;
+        let symbol = self.linked(path, whose, span)?;
         if symbol.is_some() {
             return Ok(symbol);
         }
@@ -467,7 +511,12 @@ impl Evaluator<'_> {
     }
 
     /// What only the linker knows, with the type that somebody declared, if anybody did.
-    fn linked(&mut self, path: &Path, span: &Span) -> Result<Option<Resolved>, Problem> {
+    fn linked(
+        &mut self,
+        path: &Path,
+        whose: Whose,
+        span: &Span,
+    ) -> Result<Option<Resolved>, Problem> {
         if path.file.is_some() {
             return Ok(None);
         }
@@ -485,6 +534,8 @@ impl Evaluator<'_> {
             }
         }
         let symbol = names.iter().find_map(|name| catalog.symbol(modules, name));
+        let symbol = symbol
+            .filter(|(image, _)| whose == Whose::Anybody || catalog.is_program(&image.module));
         let Some((image, symbol)) = symbol else {
             return Ok(None);
         };

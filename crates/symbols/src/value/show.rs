@@ -10,6 +10,10 @@ use std::fmt::Write as _;
 const MOST_ELEMENTS: usize = 200;
 /// So many equal elements are shown as one.
 const REPEATS: usize = 10;
+/// No more elements are looked at, equal or not.
+const MOST_LOOKED: u64 = 4096;
+/// Larger arrays aren't read at once.
+const LARGEST_ARRAY: u64 = 1 << 20;
 const DEEPEST: usize = 20;
 const LONGEST: usize = 10_000;
 
@@ -222,15 +226,22 @@ impl Shower<'_, '_> {
             }
             *elements += *times;
         };
-        while at < count && out.len() < LONGEST {
+        let shown = count.min(MOST_LOOKED);
+        let whole = self.whole(value, of, shown)?;
+        while at < shown && out.len() < LONGEST {
             // What is gathered counts when it is written.
             let gathered = run.as_ref().map_or(0, |(_, times)| (*times).min(REPEATS));
-            if self.elements + gathered >= MOST_ELEMENTS
-                && run.as_ref().is_none_or(|r| r.1 <= REPEATS)
-            {
+            let few = run.as_ref().is_none_or(|(_, times)| *times <= REPEATS);
+            if self.elements + gathered >= MOST_ELEMENTS && few {
                 break;
             }
-            let element = self.view.element(value, at as i64)?;
+            let element = match &whole {
+                Some((bytes, size)) => {
+                    let start = at as usize * size;
+                    Value::made(of.clone(), &bytes[start..start + size])
+                }
+                None => self.view.element(value, at as i64)?,
+            };
             let mut text = String::new();
             self.inner(&element, depth + 1, &mut text)?;
             match &mut run {
@@ -248,6 +259,22 @@ impl Shower<'_, '_> {
         }
         out.push('}');
         Ok(())
+    }
+
+    /// The bytes of so many elements, and the size of one; none if they are better read one by one.
+    fn whole(
+        &mut self,
+        value: &Value,
+        of: &Type,
+        count: u64,
+    ) -> Result<Option<(Vec<u8>, usize)>, NoPlace> {
+        let size = self.view.catalog.size(of)?.unwrap_or(0);
+        let len = size.saturating_mul(count);
+        if size == 0 || len > LARGEST_ARRAY || !matches!(value.place, Place::Memory(_)) {
+            return Ok(None);
+        }
+        let bytes = self.view.bytes(value, len)?;
+        Ok(Some((bytes, size as usize)))
     }
 
     fn record(&mut self, value: &Value, record: &Record, depth: usize, out: &mut String) -> Shown {
