@@ -569,7 +569,7 @@ mod tests {
         let mut hunting = policy(Sched::Pct, 3);
         let mut seen = [0; 512];
         let mut aims = std::collections::HashMap::new();
-        for _ in 0..400_000 {
+        for _ in 0..2_000_000 {
             let ending = hunting.ending(false);
             *aims.entry(format!("{:?}", ending.aim)).or_insert(0) += 1;
             if ending.aim == Aim::Steps {
