@@ -50,10 +50,10 @@ pub(crate) fn variables_below(function: &Entry, name: &str) -> Result<Vec<Entry>
     while let Some(entry) = open.pop() {
         for child in entry.children()? {
             match child.tag()? {
-                dw::DW_TAG_variable | dw::DW_TAG_formal_parameter => {
-                    if child.name()?.as_deref() == Some(name) {
-                        found.push(child);
-                    }
+                dw::DW_TAG_variable | dw::DW_TAG_formal_parameter
+                    if child.name()?.as_deref() == Some(name) =>
+                {
+                    found.push(child);
                 }
                 dw::DW_TAG_lexical_block => open.push(child),
                 _ => {}
