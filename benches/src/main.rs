@@ -8,6 +8,7 @@
 //! * [`measure`]: one run to CPU time, wall time and memory
 //! * [`report`]: the tables, for people, README and machines
 //! * [`recorded`], [`recorded_report`]: the same for record and replay
+//! * [`travel`], [`travel_report`]: what a person waits for in gdb and `clew watch`
 
 mod inputs;
 mod measure;
@@ -16,6 +17,8 @@ mod recorded_report;
 mod report;
 mod rows;
 mod translator;
+mod travel;
+mod travel_report;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -42,8 +45,8 @@ struct Options {
     /// Only these translators, beside native
     #[arg(long, value_name = "TRANSLATOR", value_delimiter = ',')]
     only: Vec<String>,
-    /// Only one of the tables: run, or record (with replay)
-    #[arg(long, value_name = "TABLE", value_parser = ["run", "record"])]
+    /// Only one of the tables: run, record (with replay), or travel
+    #[arg(long, value_name = "TABLE", value_parser = ["run", "record", "travel"])]
     table: Option<String>,
     /// The command to measure
     #[arg(long, value_name = "PATH", env = "CLEW")]
@@ -67,6 +70,9 @@ fn main() -> ExitCode {
         }
         for row in rows::recorded() {
             println!("record  {}", row.name);
+        }
+        for (name, _) in travel::ROWS {
+            println!("travel  {name}");
         }
         return ExitCode::SUCCESS;
     }
@@ -113,15 +119,25 @@ fn run(options: &Options) -> std::result::Result<(), String> {
             lines.push(line);
         }
     }
+    let bench = travel::Bench::new(&clew, &dir);
+    let mut travels = Vec::new();
+    for &(name, measure) in travel::ROWS {
+        if wanted("travel") && chosen(name) {
+            let measured = measure(&bench);
+            let row = travel_report::Row { name, measured };
+            travel_report::print(&row);
+            travels.push(row);
+        }
+    }
     // A partial table must not replace a whole one.
     let partial = !options.row.is_empty() || !options.only.is_empty();
     if options.dry || partial {
         return Ok(());
     }
     if options.table.is_some() {
-        return report::write_one(&results, &lines).map_err(|error| error.to_string());
+        return report::write_one(&results, &lines, &travels).map_err(|error| error.to_string());
     }
-    report::write(&results, &lines, options.runs).map_err(|error| error.to_string())
+    report::write(&results, &lines, &travels, options.runs).map_err(|error| error.to_string())
 }
 
 /// One warm-up each, then the translators in turn, so that a change of the machine's mood

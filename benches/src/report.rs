@@ -13,6 +13,7 @@ use crate::measure::Sample;
 use crate::recorded_report::{self, Line};
 use crate::rows::{Measure, Row};
 use crate::translator::Translator;
+use crate::travel_report::{self, Row as Travel};
 
 /// A measured row.
 pub struct Result {
@@ -144,19 +145,27 @@ pub fn print_row(result: &Result, first: bool) {
 }
 
 /// Writes README's tables, docs/bench.md and docs/bench.json.
-pub fn write(results: &[Result], lines: &[Line], runs: usize) -> io::Result<()> {
+pub fn write(
+    results: &[Result],
+    lines: &[Line],
+    travels: &[Travel],
+    runs: usize,
+) -> io::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("benches is in the repository");
     let docs = root.join("docs");
     fs::create_dir_all(&docs)?;
-    fs::write(docs.join("bench.json"), json_text(results, lines, runs))?;
-    fs::write(docs.join("bench.md"), page(results, lines, runs))?;
-    write_one(results, lines)
+    fs::write(
+        docs.join("bench.json"),
+        json_text(results, lines, travels, runs),
+    )?;
+    fs::write(docs.join("bench.md"), page(results, lines, travels, runs))?;
+    write_one(results, lines, travels)
 }
 
 /// Writes README's tables; one of which nothing was measured stays as it is.
-pub fn write_one(results: &[Result], lines: &[Line]) -> io::Result<()> {
+pub fn write_one(results: &[Result], lines: &[Line], travels: &[Travel]) -> io::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("benches is in the repository");
@@ -168,6 +177,11 @@ pub fn write_one(results: &[Result], lines: &[Line]) -> io::Result<()> {
             "bench-record",
             recorded_report::table(lines),
             lines.is_empty(),
+        ),
+        (
+            "bench-travel",
+            travel_report::table(travels),
+            travels.is_empty(),
         ),
     ];
     for (name, table, none) in tables {
@@ -213,7 +227,7 @@ fn table(results: &[Result]) -> String {
     out
 }
 
-fn page(results: &[Result], lines: &[Line], runs: usize) -> String {
+fn page(results: &[Result], lines: &[Line], travels: &[Travel], runs: usize) -> String {
     let mut out = format!(
         "# Speed\n\n`make bench` wrote this page. Ratios to native in the same session: CPU time (user and \
          system, whole process tree), or wall time where it says so. Medians of {runs} runs after a warm-up, \
@@ -228,6 +242,11 @@ fn page(results: &[Result], lines: &[Line], runs: usize) -> String {
          The size to meet is half of what rr with counters in software takes.\n\n{}\n{}\n",
         recorded_report::table(lines),
         recorded_report::notes(lines),
+    );
+    let _ = write!(
+        out,
+        "## Time travel\n\nWall time of whole commands in gdb, or of `clew watch`.\n\n{}\n",
+        travel_report::table(travels),
     );
     out.push_str("## Memory\n\nPeak resident set of the largest process, MiB.\n\n| work | native | clew run | more |\n|---|---|---|---|\n");
     for result in results {
@@ -267,10 +286,13 @@ fn machine() -> String {
     format!("{model}, {cores} cores, Linux {}", kernel.trim())
 }
 
-fn json_text(results: &[Result], lines: &[Line], runs: usize) -> String {
+fn json_text(results: &[Result], lines: &[Line], travels: &[Travel], runs: usize) -> String {
     let rows: Vec<Value> = results.iter().map(row_json).collect();
     let recorded = recorded_report::json(lines);
-    let value = json!({ "machine": machine(), "runs": runs, "rows": rows, "recorded": recorded });
+    let travel = travel_report::json(travels);
+    let value = json!({
+        "machine": machine(), "runs": runs, "rows": rows, "recorded": recorded, "travel": travel,
+    });
     serde_json::to_string_pretty(&value).expect("plain values") + "\n"
 }
 

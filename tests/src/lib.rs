@@ -16,6 +16,8 @@
 //! * [`sources`]: the test files of a folder
 //! * [`cpu`]: what this processor can do
 //! * [`terminal`]: a program on a pseudo-terminal, typed at and read from
+//! * [`mi`], [`value`]: a gdb that is talked to by machine
+//! * [`family`]: processes that belong together, and whether they are gone
 
 #![forbid(unsafe_code)]
 
@@ -23,10 +25,13 @@ pub mod clew;
 pub mod compare;
 pub mod compile;
 pub mod cpu;
+pub mod family;
 pub mod guests;
 pub mod header;
+pub mod mi;
 pub mod recorded;
 pub mod run;
 pub mod scratch;
 pub mod sources;
 pub mod terminal;
+pub mod value;

@@ -247,7 +247,7 @@ fn home() -> PathBuf {
 }
 
 /// Where rustup and cargo keep their things, since HOME is changed for guests.
-fn rust_home(name: &str) -> PathBuf {
+pub fn rust_home(name: &str) -> PathBuf {
     let default = if name == "CARGO_HOME" {
         ".cargo"
     } else {

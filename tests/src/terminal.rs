@@ -58,6 +58,11 @@ impl Terminal {
         }
     }
 
+    /// The session's leader.
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
     /// Types the keys.
     pub fn send(&mut self, keys: &str) -> Result<(), String> {
         let controller = self.controller.as_mut().ok_or("hung up")?;

@@ -6,9 +6,11 @@
 
 mod arguments;
 mod cache;
+mod debug;
 mod doctor;
 #[allow(non_upper_case_globals)]
 mod fixed;
+mod hunt;
 mod machine;
 mod outcome;
 mod record;
@@ -17,6 +19,7 @@ mod replay;
 mod run;
 mod text;
 mod variables;
+mod watch;
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
@@ -46,12 +49,16 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const 
         Ok(Command::Run(options)) => run::run(&options, &envp),
         Ok(Command::Record(options)) => record::record(&options, &envp),
         Ok(Command::Replay(options)) => replay::replay(&options, &envp),
+        Ok(Command::Debug(options)) => debug::debug(&options, &envp),
+        Ok(Command::Watch(options)) => watch::watch(&options, &envp),
         Ok(Command::Ls(options)) => recordings::ls::ls(&options, &envp),
         Ok(Command::Info(options)) => recordings::info::info(&options, &envp),
         Ok(Command::Dump(options)) => recordings::dump::dump(&options, &envp),
         Ok(Command::Rm(options)) => recordings::rm::rm(&options, &envp),
         Ok(Command::Pack(options)) => recordings::pack::pack(&options, &envp),
         Ok(Command::Unpack(options)) => recordings::pack::unpack(&options, &envp),
+        Ok(Command::Hunt(options)) => hunt::hunt(&options, &envp),
+        Ok(Command::HuntGuard(options)) => hunt::guard(&options),
         Ok(Command::Doctor(options)) => doctor::doctor(&options, &envp),
         Ok(Command::Cache(options)) => cache::cache(&options, &envp),
         Err(status) => status,

@@ -14,9 +14,9 @@ use clew_recording::reader::Recording;
 /// The recording ends before the program did.
 const CUT_OFF: i32 = 123;
 /// The replay didn't do what is recorded.
-const DIVERGED: i32 = 124;
+pub const DIVERGED: i32 = 124;
 /// It can't be replayed by this clew, or here.
-const CANT_REPLAY: i32 = 125;
+pub const CANT_REPLAY: i32 = 125;
 
 /// How the replayed process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,1 +1,83 @@
 //! The gdb remote serial protocol, answered from a timeline.
+//!
+//! In: a socket that a gdb is connected to. Out: a [`Session`] in which it can do with a recorded program
+//! what it can do with a live one, and go backwards.
+//!
+//! The protocol is written out here, because the `gdbstub` crate (0.7) reads the conditions of
+//! breakpoints but doesn't hand them on, and a condition that gdb itself must evaluate costs a stop each
+//! time. It also lacks `qXfer:threads` and `qXfer:siginfo`, and speaks of one process only by a made-up pid.
+//!
+//! | file | packets |
+//! |---|---|
+//! | `wire`, `hex`, `xml`, `ids` | framing, numbers, documents, names of threads |
+//! | `session` | registers, memory, threads, settings |
+//! | `points` | breakpoints and watchpoints |
+//! | `going`, `resume`, `report` | what makes the program go, and stop replies |
+//! | `whatif`, `successors` | writes, and calls of functions |
+//! | `queries`, `libraries`, `files`, `processfs`, `auxv`, `siginfo`, `tls` | what gdb asks for |
+//! | `commands`, `clew.py` | our own commands |
+//! | `launch` | a gdb that is started for the session |
+
+mod auxv;
+mod commands;
+mod files;
+mod going;
+mod hex;
+mod ids;
+pub mod launch;
+mod libraries;
+mod points;
+mod processfs;
+mod queries;
+mod registers;
+mod report;
+mod resume;
+mod session;
+mod siginfo;
+mod signals;
+mod successors;
+mod tls;
+mod whatif;
+mod wire;
+mod xml;
+
+use clew_recording::event::{StreamId, ThreadId};
+use clew_recording::reader::ReadError;
+use clew_timeline::{Position, Timeline};
+
+pub use commands::parse_target;
+pub use session::{Session, Settings};
+
+/// Why a session ended, or something in it couldn't be done.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Timeline(#[from] clew_timeline::Error),
+    #[error("the connection to gdb: {0}")]
+    Wire(#[from] std::io::Error),
+    #[error(transparent)]
+    Log(#[from] ReadError),
+    #[error("the recording has no stream {0}; `clew info` lists its processes")]
+    NoStream(StreamId),
+    #[error("{0}")]
+    Command(String),
+    #[error("{what}: {error}")]
+    Launch { what: String, error: std::io::Error },
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What a session asks of whoever knows more than the timeline does.
+pub trait Helper {
+    /// The events of the session's stream with these numbers, and a line about each.
+    fn events(&mut self, from: u64, to: u64) -> std::result::Result<Vec<(u64, String)>, String>;
+
+    /// Finds where an expression changes from true to false or the other way. Out: the position just before,
+    /// and what to say about it.
+    fn transition(
+        &mut self,
+        timeline: &mut Timeline,
+        expression: &str,
+        thread: ThreadId,
+    ) -> std::result::Result<(Position, String), String>;
+}

@@ -140,6 +140,17 @@ impl Excursion {
         arguments: &[u64],
         ticks: u64,
     ) -> Result<std::result::Result<u64, Undefined>> {
+        let returned = self.call_registers(function, arguments, ticks)?;
+        Ok(returned.map(|registers| registers.words[RAX]))
+    }
+
+    /// The same with all registers as the function leaves them: a floating-point result is in xmm0.
+    pub fn call_registers(
+        &mut self,
+        function: u64,
+        arguments: &[u64],
+        ticks: u64,
+    ) -> Result<std::result::Result<Registers, Undefined>> {
         if arguments.len() > ARGUMENTS.len() {
             return Err(Error::Refused(format!(
                 "a call with {} arguments: at most {} can be passed",
@@ -180,7 +191,7 @@ impl Excursion {
                 let after = after.ok_or(Error::Lost)?;
                 // Popped by the return; a jump there isn't one.
                 match after.words[RSP] == stack.wrapping_add(8) {
-                    true => Ok(after.words[RAX]),
+                    true => Ok(after),
                     false => Err(Undefined::Signal {
                         signo: 11,
                         addr: NOWHERE,

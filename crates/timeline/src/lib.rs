@@ -13,6 +13,8 @@
 //! * `search`: backwards to the last stop, several segments at once
 //! * `stepping`: single instructions of a thread, both ways
 //! * `excursion`: what-ifs
+//! * `program`: the stack with functions and lines, values of C expressions
+//! * `transition`, `watch`: where a condition flips
 //! * `snapshots`, `usage`: who stands where, who is to go, and what it all takes
 //! * `worker`, `pool`: processes and the words that pass between them and this one
 //! * `story`: what the log says without being replayed
@@ -21,13 +23,16 @@
 
 mod excursion;
 mod pool;
+pub mod program;
 mod search;
 mod seek;
 mod snapshots;
 mod stepping;
 mod story;
 mod timeline;
+pub mod transition;
 mod usage;
+pub mod watch;
 mod worker;
 
 use std::time::Duration;

@@ -31,6 +31,48 @@ Examples:
   clew replay --verify -q crash
   clew replay crash --pid 4711 --to 1200";
 
+pub const DEBUG_HELP: &str = "\
+REC is a recording's name, its folder, or nothing for the latest one. gdb starts on this terminal, with your \
+settings and what is given behind --; all of its commands work, and so do reverse-continue, reverse-step \
+and the like. The recording can't be changed: what you assign or call happens in a copy. `help clew` in gdb \
+shows what there is besides.
+
+WHERE is start, end, an event's number (`clew dump` shows them) or a position as `clew when` in gdb tells it. \
+The default is the end if the program was killed by a signal, else the start.
+
+Exit status: gdb's; 125 if the recording can't be replayed here; 127 if there is no gdb; 1 if it can't be read; \
+2 for a wrong command line.
+
+Examples:
+  clew debug
+  clew debug crash -- -ex bt
+  clew debug make-1 --pid 4711 --at 1200
+  clew debug server --serve /tmp/server.sock";
+
+pub const WATCH_HELP: &str = "\
+REC is a recording's name or its folder; without it, the latest one. EXPR is a C expression over the program's \
+variables. It may call the program's own functions, which happens in copies that are thrown away; where one crashes or \
+never returns, EXPR is undefined. If EXPR is true at one end and false at the other, an instruction (or system call) \
+is found that flips it, by looking at about as many places as the run's length has bits. It may flip more than \
+once: then it is one of these places, and with --first the earliest, as far as hundreds of looks can tell.
+
+Names mean what they mean at the ends: a variable of a function that is being called there, else a global one. \
+::x is a global, f::x a variable of the function f, 'file.c'::x a file's own. Functions without debugging information \
+need a cast that says what they return: (int) f(1).
+
+POS is start, end, an event's number (`clew dump` shows them) or a position as this command and `clew when` in \
+gdb tell it. The default is from the first instruction of main to the end.
+
+Exit status: 0 if a flip is found; 1 if none is; 2 for a wrong command line or expression; 124 if the replay \
+diverged; 125 if the recording can't be read, or replayed here.
+
+Examples:
+  clew watch 'has_cycle() == 1'
+  clew watch crash 'session.parent == &root'
+  clew watch crash '!locked && !is_circular()' --first
+  clew watch crash 'list->length > 100' --sample 50
+  clew watch crash 'count(head) == total' --from 1200 --to 1300+500 --json";
+
 pub const LS_HELP: &str = "\
 The first look at a large recording takes a moment: it is read once, and what it is about is kept.
 
@@ -118,6 +160,14 @@ pub struct Record {
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Full::Stop)]
     pub on_full: Full,
 
+    /// When all threads wait for each other for good: wait with them, or end the program there
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Deadlock::Wait)]
+    pub on_deadlock: Deadlock,
+
+    /// A run of `clew hunt`: it isn't made the latest recording
+    #[arg(long, hide = true)]
+    pub hunted: bool,
+
     /// Print counters to stderr at the end, as `clew run --stats` does
     #[arg(long, value_name = "WHOSE", num_args = 0..=1, require_equals = true,
         default_missing_value = "main", hide = true)]
@@ -147,6 +197,12 @@ pub enum Full {
     Continue,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Deadlock {
+    Wait,
+    Stop,
+}
+
 #[derive(Debug, Args)]
 pub struct Replay {
     /// The recording (default: the latest)
@@ -169,6 +225,96 @@ pub struct Replay {
     /// Don't print what the program printed
     #[arg(short, long)]
     pub quiet: bool,
+
+    /// Replay without locking the processes in, on a kernel without seccomp; only for recordings that
+    /// you trust like the program itself
+    #[arg(long)]
+    pub no_jail: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Debug {
+    /// The recording (default: the latest)
+    #[arg(value_name = "REC")]
+    pub recording: Option<OsString>,
+
+    /// Which process (default: the program that was recorded)
+    #[arg(long, value_name = "P", value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: Option<i32>,
+
+    /// Which program of a process that has run several, one exec after the other: 1 is the first
+    /// (default: the last)
+    #[arg(long, value_name = "N")]
+    pub exec: Option<usize>,
+
+    /// Where to begin: start, end, an event or a position
+    #[arg(long, value_name = "WHERE", value_parser = clew_gdb::parse_target)]
+    pub at: Option<clew_timeline::Target>,
+
+    /// The gdb to start (default: $CLEW_GDB, else gdb)
+    #[arg(long, value_name = "PROG")]
+    pub gdb: Option<OsString>,
+
+    /// Don't start gdb: make a socket of this name for one that is started otherwise
+    #[arg(long, value_name = "SOCKET", conflicts_with_all = ["gdb", "arguments"])]
+    pub serve: Option<PathBuf>,
+
+    /// Megabytes of memory that snapshots may take (default: a quarter of the machine's)
+    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..0x100_0000))]
+    pub memory: Option<u64>,
+
+    /// Replay without locking the processes in, on a kernel without seccomp; only for recordings that
+    /// you trust like the program itself
+    #[arg(long)]
+    pub no_jail: bool,
+
+    /// Show what gdb and clew say to each other, on stderr
+    #[arg(long, hide = true)]
+    pub trace_packets: bool,
+
+    /// For gdb
+    #[arg(value_name = "GDB-ARGS", last = true)]
+    pub arguments: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct Watch {
+    /// The recording (default: the latest), and the expression
+    #[arg(value_name = "REC EXPR", num_args = 1..=2, required = true)]
+    pub words: Vec<String>,
+
+    /// Where to begin
+    #[arg(long, value_name = "POS", value_parser = clew_gdb::parse_target)]
+    pub from: Option<clew_timeline::Target>,
+
+    /// Where to end
+    #[arg(long, value_name = "POS", value_parser = clew_gdb::parse_target)]
+    pub to: Option<clew_timeline::Target>,
+
+    /// Search for the earliest flip: looks at many more places, and is the slower
+    #[arg(long)]
+    pub first: bool,
+
+    /// Look at N places in between, evenly spread, and search for each change that is seen
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub sample: Option<u32>,
+
+    /// Which process (default: the program that was recorded)
+    #[arg(long, value_name = "P", value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: Option<i32>,
+
+    /// Which program of a process that has run several, one exec after the other: 1 is the first
+    /// (default: the last)
+    #[arg(long, value_name = "N")]
+    pub exec: Option<usize>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+
+    /// Megabytes of memory that snapshots may take (default: a quarter of the machine's)
+    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..0x100_0000))]
+    pub memory: Option<u64>,
 
     /// Replay without locking the processes in, on a kernel without seccomp; only for recordings that
     /// you trust like the program itself

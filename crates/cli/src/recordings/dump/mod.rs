@@ -58,6 +58,38 @@ pub fn dump(line: &Dump, envp: &[&CStr]) -> i32 {
     0
 }
 
+/// The events of a stream with these numbers, a line for each that people want to see.
+pub fn lines(
+    recording: &Recording,
+    stream: StreamId,
+    from: u64,
+    to: u64,
+) -> Result<Vec<(u64, String)>, ReadError> {
+    let mut cursor = Cursor::open(recording, stream, false)?;
+    let mut lines = Vec::new();
+    while let Some(entry) = cursor.next()? {
+        if entry.number > to {
+            break;
+        }
+        // The time is in front of every line.
+        if entry.number < from || matches!(entry.event, Event::Time(_)) {
+            continue;
+        }
+        lines.push((entry.number, line(&entry, false)));
+    }
+    Ok(lines)
+}
+
+/// An event's number, time, thread, and what it was.
+fn line(entry: &Entry, full: bool) -> String {
+    let seconds = entry.time_ns as f64 / 1e9;
+    let text = text::plain(&format::text(entry, full));
+    format!(
+        "{:<8} {seconds:>11.6} {:>7}  {text}",
+        entry.number, entry.tid
+    )
+}
+
 enum Stop {
     ReaderGone,
     Damaged(ReadError),
@@ -169,20 +201,12 @@ impl Out<'_> {
         if matches!(entry.event, Event::Time(_)) {
             return Ok(());
         }
-        let seconds = entry.time_ns as f64 / 1e9;
         let stream = if self.many {
             format!("{:>4}:", entry.stream)
         } else {
             String::new()
         };
-        let text = format::text(entry, self.line.full);
-        writeln!(
-            self.to,
-            "{stream}{:<8} {seconds:>11.6} {:>7}  {}",
-            entry.number,
-            entry.tid,
-            text::plain(&text)
-        )?;
+        writeln!(self.to, "{stream}{}", line(entry, self.line.full))?;
         Ok(())
     }
 }

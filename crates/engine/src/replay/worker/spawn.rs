@@ -73,6 +73,9 @@ pub fn start(
             words,
         });
     }
+    // Ctrl-C on a terminal is for the commanding process, which may want to go on.
+    // SAFETY: changes only this process's group.
+    unsafe { syscall!(libc::SYS_setpgid, 0, 0) };
     // A worker must not hold the other ends open: it ends when they are closed.
     drop(mine);
     drop(words);

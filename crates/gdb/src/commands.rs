@@ -1,0 +1,371 @@
+//! Our own commands, as gdb's `monitor` passes them on. In: a line. Out: text, and for those that move the
+//! program a *pending move*: the next time that gdb lets the program go, it goes there instead.
+//!
+//! gdb believes what a stop reply says, and only then: frames, threads and an editor's display follow
+//! a move that is made as the answer to `stepi`. The script for gdb (`clew.py`) does that by itself.
+
+use std::fmt::Write;
+
+use clew_timeline::{Direction, Next, Position, Reason, Stop, Stops, Target, Watch, WatchKind};
+
+use crate::report::{self, Report};
+use crate::resume::Resume;
+use crate::session::{Answer, Session};
+use crate::{Error, Result, hex, signals};
+
+/// What a command that moves answers. The script knows it.
+pub const GO: &str = "clew: type stepi to go there\n";
+
+/// Where to go when gdb resumes the program.
+pub enum Move {
+    To(Target),
+    /// Back to the last change of this memory.
+    LastChange {
+        addr: u64,
+        len: u64,
+    },
+    /// To where an expression's truth changes.
+    Transition(String),
+    /// Out of a what-if.
+    Back,
+    /// It went already; gdb had to look at the libraries first.
+    Gone(Stop),
+}
+
+const HELP: &str = "\
+when                 where this is: EVENT+TICKS+STEPS
+seek POSITION        go there; also start, end, tick:N or a bookmark's name
+events [N]           N events around here (default 10)
+bookmark NAME        call this position NAME
+bookmarks            list them
+threads              all threads, what they are called and what they wait for
+last ADDR LEN        go back to the last change of this memory
+transition EXPR      go to where EXPR changes from true to false, or the other way
+excursion            from here on, continue and step run a copy that follows no recording
+back                 drop the copy: here is what was recorded
+";
+
+impl Session<'_> {
+    /// `qRcmd`, what is behind the comma.
+    pub(crate) fn monitor(&mut self, command: &[u8]) -> Result<Answer> {
+        let line = hex::bytes(command).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).trim().to_string();
+        let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((&line, ""));
+        let done = match self.command(word, rest.trim()) {
+            Err(Error::Timeline(error)) => Err(error.to_string()),
+            Err(Error::Command(text)) => Err(text),
+            Err(error) => return Err(error),
+            Ok(text) => Ok(text),
+        };
+        let text = done.unwrap_or_else(|error| format!("clew: {error}\n"));
+        if text.is_empty() {
+            return Ok("OK".into());
+        }
+        self.say(&text)?;
+        Ok("OK".into())
+    }
+
+    fn command(&mut self, word: &str, rest: &str) -> Result<String> {
+        let wrong = |text: &str| Err(Error::Command(text.into()));
+        match word {
+            "" | "help" => return Ok(HELP.into()),
+            "hello" => return self.greeting(),
+            "when" => return self.when(),
+            "events" => return self.nearby_events(rest),
+            "threads" => return self.list_threads(),
+            "bookmarks" => return Ok(self.list_bookmarks()),
+            "bookmark" => return self.bookmark(rest),
+            "excursion" => {
+                self.free_whatif()?;
+                return Ok(
+                    "clew: from here on a copy runs, which follows no recording; clew back drops it\n"
+                        .into(),
+                );
+            }
+            "seek" => self.pending = Some(Move::To(self.target(rest)?)),
+            "last" => {
+                let mut numbers = rest.split_whitespace().map(number);
+                let (Some(Some(addr)), Some(Some(len)), None) =
+                    (numbers.next(), numbers.next(), numbers.next())
+                else {
+                    return wrong("last takes an address and a length");
+                };
+                self.pending = Some(Move::LastChange { addr, len });
+            }
+            "transition" if rest.is_empty() => return wrong("transition takes an expression"),
+            "transition" => self.pending = Some(Move::Transition(rest.into())),
+            "back" => self.pending = Some(Move::Back),
+            _ => return wrong(&format!("there is no command {word:?}; help lists them")),
+        }
+        Ok(GO.into())
+    }
+
+    /// What the user sees first.
+    fn greeting(&mut self) -> Result<String> {
+        let at = self.timeline.at();
+        let words = self.start.argv.iter();
+        let words: Vec<_> = words.map(|word| String::from_utf8_lossy(word)).collect();
+        let (name, pid) = (&self.name, self.pid());
+        let command = plain(&words.join(" "));
+        let mut text = format!("clew: {name}, process {pid}: {command}\n");
+        let place = match at.next {
+            Some(next @ (Next::Killed { .. } | Next::Exit { .. } | Next::Exec | Next::CutOff)) => {
+                format!("{}; reverse-continue goes back", self.ending(next))
+            }
+            _ => format!("at event {}; continue goes on", at.event),
+        };
+        let _ = writeln!(text, "clew: {place}. help clew shows its own commands");
+        Ok(text)
+    }
+
+    fn when(&mut self) -> Result<String> {
+        let position = self.timeline.position()?;
+        let at = self.timeline.at();
+        let tid = self.tid_of(at.thread)?;
+        let mut text = format!("{position}  thread {tid}");
+        if let Some(next) = at.next {
+            let _ = write!(text, "  next: {}", described(next));
+        }
+        text.push('\n');
+        if self.whatif.is_some() {
+            text.push_str("a what-if: what was changed isn't in the recording\n");
+        }
+        Ok(text)
+    }
+
+    fn target(&self, text: &str) -> Result<Target> {
+        if let Some(position) = self.bookmarks.get(text) {
+            return Ok(Target::Position(*position));
+        }
+        parse_target(text).map_err(|mut why| {
+            if !self.bookmarks.is_empty() {
+                let names: Vec<&str> = self.bookmarks.keys().map(String::as_str).collect();
+                let _ = write!(why, "; bookmarks are {}", names.join(", "));
+            }
+            Error::Command(why)
+        })
+    }
+
+    fn nearby_events(&mut self, rest: &str) -> Result<String> {
+        let many = match rest {
+            "" => 10,
+            _ => rest
+                .parse::<u64>()
+                .map_err(|_| Error::Command("events takes a number".into()))?,
+        };
+        let here = self.timeline.at().event;
+        let from = here.saturating_sub(many / 2).saturating_add(1);
+        let to = from.saturating_add(many.max(1) - 1);
+        let events = self.helper.events(from, to).map_err(Error::Command)?;
+        let mut text = String::new();
+        for (number, line) in events {
+            // Those below the mark haven't happened yet.
+            let mark = if number == here + 1 { '>' } else { ' ' };
+            let _ = writeln!(text, "{mark} {line}");
+        }
+        Ok(text)
+    }
+
+    fn list_threads(&mut self) -> Result<String> {
+        let running = self.timeline.at().thread;
+        let mut text = String::new();
+        for thread in self.all_threads()? {
+            let mark = if thread.number == running { '*' } else { ' ' };
+            let waits = thread
+                .waits
+                .map_or(String::new(), |nr| format!("  waits in system call {nr}"));
+            let _ = writeln!(
+                text,
+                "{mark} {:<3} {:>7}  {:<16}  {:#018x}{waits}",
+                thread.number,
+                thread.tid,
+                plain(&thread.name),
+                thread.pc
+            );
+        }
+        Ok(text)
+    }
+
+    fn bookmark(&mut self, name: &str) -> Result<String> {
+        if name.is_empty() || name.contains(char::is_whitespace) || parse_target(name).is_ok() {
+            let text = "a bookmark's name is one word that can't be taken for a position";
+            return Err(Error::Command(text.into()));
+        }
+        let position = self.timeline.position()?;
+        self.bookmarks.insert(name.into(), position);
+        Ok(format!("{name}: {position}\n"))
+    }
+
+    fn list_bookmarks(&self) -> String {
+        let mut all: Vec<(&String, &Position)> = self.bookmarks.iter().collect();
+        all.sort_by_key(|(_, position)| **position);
+        let width = all.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        all.iter()
+            .fold(String::new(), |mut text, (name, position)| {
+                let _ = writeln!(text, "{name:<width$}  {position}");
+                text
+            })
+    }
+
+    /// Makes a pending move, as the answer to `how`.
+    pub(crate) fn make(&mut self, next: Move, how: Resume) -> Result<Report> {
+        let back = matches!(next, Move::Back);
+        if back && self.whatif.is_none() {
+            self.say("[clew: there is no what-if here]\n")?;
+        }
+        self.drop_whatif()?;
+        let stop = match next {
+            Move::Gone(stop) => return self.there(&stop, how),
+            Move::To(target) => self.timeline.seek(target)?,
+            Move::LastChange { addr, len } => self.last_change(addr, len)?,
+            Move::Back => self.here(),
+            Move::Transition(expression) => {
+                let before = self.timeline.position()?;
+                let thread = self.timeline.at().thread;
+                let found = self
+                    .helper
+                    .transition(&mut self.timeline, &expression, thread);
+                match found {
+                    Ok((position, text)) => {
+                        self.say(&text)?;
+                        self.timeline.seek(Target::Position(position))?
+                    }
+                    Err(text) => {
+                        self.say(&format!("[clew: {text}]\n"))?;
+                        self.timeline.seek(Target::Position(before))?
+                    }
+                }
+            }
+        };
+        self.forget();
+        // gdb doesn't notice that it has passed the loading of a library.
+        let told = self.libraries.take();
+        let now = self.current_libraries()?;
+        let changed = told.as_ref().is_some_and(|told| *told != now);
+        self.libraries = Some(now);
+        if changed {
+            let stepped = match how {
+                Resume::Step(thread) | Resume::Range { thread, .. } => thread,
+                Resume::Continue => stop.thread,
+            };
+            let tid = self.tid_of(stepped)?;
+            self.pending = Some(Move::Gone(stop));
+            return Ok(Report::with("library:;", tid));
+        }
+        self.there(&stop, how)
+    }
+
+    fn here(&self) -> Stop {
+        let at = self.timeline.at();
+        Stop {
+            reason: Reason::Arrived,
+            thread: at.thread,
+            pc: at.pc,
+        }
+    }
+
+    /// gdb takes a plain stop for the end of its step in the thread that steps only; in another
+    /// one it would call it a signal, so it gets one that means nothing.
+    fn there(&mut self, stop: &Stop, how: Resume) -> Result<Report> {
+        self.arrived(stop)?;
+        let mut report = self.standing.clone();
+        let stepped = match how {
+            Resume::Step(thread) | Resume::Range { thread, .. } => thread == stop.thread,
+            Resume::Continue => false,
+        };
+        if report.signal == report::TRAP && !stepped {
+            report.signal = report::NOTHING;
+        }
+        Ok(report)
+    }
+
+    fn last_change(&mut self, addr: u64, len: u64) -> Result<Stop> {
+        let before = self.timeline.position()?;
+        let watch = Watch {
+            addr,
+            len,
+            kind: WatchKind::Change,
+        };
+        self.timeline.set_stops(Stops {
+            watches: vec![watch],
+            ..Stops::default()
+        });
+        let stop = self.timeline.run(Direction::Backward, None)?;
+        if matches!(stop.reason, Reason::Watch { .. } | Reason::Interrupted) {
+            return Ok(stop);
+        }
+        self.say("[clew: this memory doesn't change before here]\n")?;
+        Ok(self.timeline.seek(Target::Position(before))?)
+    }
+}
+
+/// Where to, in words: `start`, `end`, `tick:N` or a position.
+pub fn parse_target(text: &str) -> std::result::Result<Target, String> {
+    match text {
+        "start" => return Ok(Target::Start),
+        "end" => return Ok(Target::End),
+        _ => {}
+    }
+    let parsed = match text.strip_prefix("tick:") {
+        Some(ticks) => ticks.replace(',', "").parse().ok().map(Target::Ticks),
+        None => text.parse().ok().map(Target::Position),
+    };
+    parsed.ok_or_else(|| {
+        format!(
+            "{text:?} is no place; one is EVENT, EVENT+TICKS, EVENT+TICKS+STEPS (clew when tells), \
+             tick:N, start or end"
+        )
+    })
+}
+
+/// A number as people and scripts write it.
+fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(digits) => hex::number(digits.as_bytes()),
+        None => text.parse().ok(),
+    }
+}
+
+fn described(next: Next) -> String {
+    match next {
+        Next::Call { nr } => format!("system call {nr}"),
+        Next::Signal { signo, .. } => signals::name(signo),
+        Next::Switch { to } => format!("thread number {to} goes on"),
+        Next::Exit { status } => format!("exit with status {status}"),
+        Next::Killed { signo, .. } => format!("killed by {}", signals::name(signo)),
+        Next::Exec => "exec".into(),
+        Next::Fork { pid } => format!("fork of {pid}"),
+        Next::Other => "an event".into(),
+        Next::CutOff => "nothing: the recording ends here".into(),
+    }
+}
+
+/// Without what a terminal would obey.
+fn plain(text: &str) -> String {
+    let plain = |c: char| if c.is_control() { '?' } else { c };
+    text.chars().map(plain).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places() {
+        let position = |event, ticks, steps| {
+            Ok(Target::Position(Position {
+                event,
+                ticks,
+                steps,
+            }))
+        };
+        assert_eq!(parse_target("start"), Ok(Target::Start));
+        assert_eq!(parse_target("end"), Ok(Target::End));
+        assert_eq!(parse_target("tick:1,000"), Ok(Target::Ticks(1000)));
+        assert_eq!(parse_target("17"), position(17, 0, 0));
+        assert_eq!(parse_target("17+4+1"), position(17, 4, 1));
+        assert!(parse_target("there").unwrap_err().contains("no place"));
+        assert_eq!(number("0x10"), Some(16));
+        assert_eq!(number("10"), Some(10));
+    }
+}

@@ -1,0 +1,231 @@
+//! gdb's commands that are clew's own: when, seek, events, bookmarks, threads, last, watch-transition.
+
+use clew_recording::position::Position;
+use clew_tests::mi::Mi;
+use libtest_mimic::{Failed, Trial};
+
+use super::place::{self, BACK, FORTH, Place, has, require, same};
+
+pub fn trials() -> Vec<Trial> {
+    place::trials(
+        "own",
+        &[
+            ("when and seek", when_and_seek),
+            ("seek to what isn't there", seek_elsewhere),
+            ("events", events),
+            ("bookmarks", bookmarks),
+            ("threads", threads),
+            ("last", last),
+            ("last of a local", last_of_a_local),
+            ("watch-transition", watch_transition),
+            ("help and completion", help),
+        ],
+    )
+}
+
+/// The position that `clew when` tells.
+pub fn when(mi: &mut Mi) -> Result<Position, Failed> {
+    let text = mi.console("clew when")?;
+    let words = text.split(|c: char| c.is_whitespace() || ",():;".contains(c));
+    let position = words
+        .filter(|word| !word.is_empty())
+        .find_map(|word| word.parse().ok());
+    position.ok_or_else(|| mi.failure(&format!("no position in {text:?}")).into())
+}
+
+fn when_and_seek(test: &str) -> Result<(), Failed> {
+    let place = Place::guest(test, "steps.c")?;
+    let mut mi = place.mi()?;
+    let start = when(&mut mi)?;
+    mi.command("-break-insert add")?;
+    let mut seen = vec![(start, mi.print("$pc")?, mi.print("$sp")?)];
+    for _ in 0..5 {
+        mi.go(FORTH)?;
+        seen.push((when(&mut mi)?, mi.print("$pc")?, mi.print("$sp")?));
+    }
+    require(seen.is_sorted_by(|one, other| one.0 < other.0), || {
+        format!("{seen:?}")
+    })?;
+    for number in [3, 1, 5, 0, 4, 2, 5, 1] {
+        let (position, pc, sp) = &seen[number];
+        mi.does(&format!("clew seek {position}"))?;
+        same(
+            "seek",
+            (&when(&mut mi)?, &mi.print("$pc")?, &mi.print("$sp")?),
+            (position, pc, sp),
+        )?;
+    }
+    // It goes on from there in both directions.
+    mi.does(&format!("clew seek {}", seen[3].0))?;
+    mi.go(FORTH)?;
+    same("on", when(&mut mi)?, seen[4].0)?;
+    mi.go(BACK)?;
+    mi.go(BACK)?;
+    same("back", when(&mut mi)?, seen[2].0)?;
+    // By single instructions positions go on by one, and come back.
+    let mut positions = vec![when(&mut mi)?];
+    for _ in 0..12 {
+        mi.go("-exec-step-instruction")?;
+        positions.push(when(&mut mi)?);
+    }
+    require(positions.is_sorted_by(|a, b| a < b), || {
+        format!("{positions:?}")
+    })?;
+    for target in positions.iter().rev() {
+        mi.does(&format!("clew seek {target}"))?;
+        same("seek", &when(&mut mi)?, target)?;
+    }
+    mi.does("clew seek end")?;
+    let end = when(&mut mi)?;
+    require(end > seen[5].0, || format!("{end}"))?;
+    mi.does("clew seek start")?;
+    same("start", when(&mut mi)?, start)
+}
+
+fn seek_elsewhere(test: &str) -> Result<(), Failed> {
+    let place = Place::guest(test, "steps.c")?;
+    let mut mi = place.mi()?;
+    mi.command("-break-insert add")?;
+    mi.go(FORTH)?;
+    let here = when(&mut mi)?;
+    has(&mi.refused("clew seek sideways")?, &["sideways"])?;
+    let said = mi.said("clew seek 99999999")?;
+    require(!said.trim().is_empty(), || mi.failure("it says nothing"))?;
+    mi.refused("clew seek")?;
+    mi.refused("clew nonsense")?;
+    // No further than the end.
+    let there = when(&mut mi)?;
+    mi.does(&format!("clew seek {here}"))?;
+    require(there == here || there > here, || format!("{there}"))?;
+    mi.go(FORTH)?;
+    same("b", mi.number("b")?, 1)
+}
+
+fn events(test: &str) -> Result<(), Failed> {
+    let place = Place::guest(test, "steps.c")?;
+    let mut mi = place.mi()?;
+    mi.command("-break-insert -t getpid")?;
+    mi.go(FORTH)?;
+    let text = mi.console("clew events 60")?;
+    has(&text, &["getppid"])?;
+    has(&text, &["write"])?;
+    // Numbers in it are places to go to.
+    let line = text
+        .lines()
+        .find(|line| line.contains("getppid"))
+        .unwrap_or_default();
+    let number = line
+        .split(|c: char| c.is_whitespace() || c == ':')
+        .find_map(|word| word.parse::<Position>().ok());
+    let number = number.ok_or_else(|| mi.failure("no position"))?;
+    mi.does(&format!("clew seek {number}"))?;
+    let before = when(&mut mi)?;
+    require(before.event >= number.event.saturating_sub(1), || {
+        format!("{before}")
+    })
+}
+
+fn bookmarks(test: &str) -> Result<(), Failed> {
+    let place = Place::guest(test, "steps.c")?;
+    let mut mi = place.mi()?;
+    mi.command("-break-insert add")?;
+    mi.go(FORTH)?;
+    mi.go(FORTH)?;
+    let here = when(&mut mi)?;
+    mi.command("clew bookmark second")?;
+    mi.go(FORTH)?;
+    mi.command("clew bookmark third")?;
+    has(&mi.console("clew bookmarks")?, &["second", "third"])?;
+    mi.does("clew seek second")?;
+    same("second", (when(&mut mi)?, mi.number("b")?), (here, 1))?;
+    let said = mi.said("clew bookmark")?;
+    has(&said, &["name"])
+}
+
+fn threads(test: &str) -> Result<(), Failed> {
+    let place = Place::guest(test, "named.c")?;
+    let mut mi = place.mi()?;
+    mi.command("-break-insert -t -c \"turn == 14\" count")?;
+    mi.go(FORTH)?;
+    has(&mi.console("clew threads")?, &["alpha", "beta", "gamma"])
+}
+
+/// To the last change of a value.
+fn last(test: &str) -> Result<(), Failed> {
+    let place = Place::guest(test, "steps.c")?;
+    let mut mi = place.mi_with(&["--at", "end"])?;
+    for expected in [4, 3, 2] {
+        let told = mi.does("clew last calls")?;
+        require(!told.is_empty(), || mi.failure("it says nothing"))?;
+        // It stands just before the change.
+        same("value", mi.number("calls")?, expected)?;
+    }
+    has(&mi.console("backtrace")?, &["add", "loop", "main"])?;
+    // Breakpoints are left as they were.
+    has(&mi.console("info breakpoints")?, &["No breakpoints"])
+}
+
+fn last_of_a_local(test: &str) -> Result<(), Failed> {
+    let place = Place::guest(test, "steps.c")?;
+    let mut mi = place.mi()?;
+    mi.command(&format!(
+        "-break-insert -t steps.c:{}",
+        place.line("loop-end")
+    ))?;
+    mi.go(FORTH)?;
+    mi.does("clew last total")?;
+    same("total", mi.number("total")?, 14)?;
+    mi.does("clew last numbers[3]")?;
+    same("before", mi.number("numbers[3]")?, 0)?;
+    // Never changed: it says so.
+    mi.does("clew seek end")?;
+    let told = mi
+        .console("clew last calls")
+        .and_then(|_| mi.refused("clew last no_such_variable"))?;
+    has(&told, &["no_such_variable"])
+}
+
+/// The papers' case, in gdb: it is left just before the flip.
+fn watch_transition(test: &str) -> Result<(), Failed> {
+    let place = Place::guest(test, "graph.c")?;
+    let mut mi = place.mi_with(&["--at", "end"])?;
+    let told = mi.does("clew watch-transition has_cycle() == 1")?;
+    let line = place.line("linked");
+    has(&told, &["add_edge"])?;
+    let frame = mi.command("-stack-info-frame")?.results;
+    let frame = frame.get("frame").cloned().ok_or("no frame")?;
+    same("line", frame.text("line"), Some(line.to_string()))?;
+    has(
+        &mi.console("backtrace")?,
+        &["add_edge", &format!("graph.c:{}", place.line("closes"))],
+    )?;
+    same("before", mi.number("has_cycle()")?, 0)?;
+    mi.go("-exec-step-instruction")?;
+    same("after", mi.number("has_cycle()")?, 1)
+}
+
+fn help(test: &str) -> Result<(), Failed> {
+    let place = Place::guest(test, "steps.c")?;
+    let mut mi = place.mi()?;
+    let all = [
+        "when",
+        "seek",
+        "events",
+        "bookmark",
+        "bookmarks",
+        "threads",
+        "last",
+        "watch-transition",
+    ];
+    let general = mi.console("help clew")?;
+    for name in all {
+        has(&general, &[name])?;
+        let own = mi.console(&format!("help clew {name}"))?;
+        let said = own.len() > 20 && !own.contains("not documented");
+        require(said, || format!("help clew {name}: {own}"))?;
+    }
+    let complete = mi.console("complete clew b")?;
+    has(&complete, &["clew bookmark", "clew bookmarks"])?;
+    mi.command("clew bookmark somewhere")?;
+    has(&mi.console("complete clew seek some")?, &["somewhere"])
+}
