@@ -160,6 +160,14 @@ pub struct Record {
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Full::Stop)]
     pub on_full: Full,
 
+    /// When all threads wait for each other for good: wait with them, or end the program there
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Deadlock::Wait)]
+    pub on_deadlock: Deadlock,
+
+    /// A run of `clew hunt`: it isn't made the latest recording
+    #[arg(long, hide = true)]
+    pub hunted: bool,
+
     /// Print counters to stderr at the end, as `clew run --stats` does
     #[arg(long, value_name = "WHOSE", num_args = 0..=1, require_equals = true,
         default_missing_value = "main", hide = true)]
@@ -187,6 +195,12 @@ pub struct Record {
 pub enum Full {
     Stop,
     Continue,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Deadlock {
+    Wait,
+    Stop,
 }
 
 #[derive(Debug, Args)]
