@@ -1,8 +1,8 @@
 #!/bin/sh
-# Shows the main job: a run with a race is recorded once and gives the same result at every replay.
+# Shows the main job: a run is recorded once, is the same at every replay, and leads back from its failure to the cause.
 set -eu
 clew=$(realpath "${1:-target/x86_64-unknown-linux-musl/release/clew}")
-source=$(realpath "$(dirname "$0")/demo/lost.c")
+sources=$(realpath "$(dirname "$0")/demo")
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir"
@@ -21,7 +21,7 @@ try() {
 clew() { "$clew" "$@"; }
 
 title 'Four threads book into one account without a lock. No two runs are alike'
-gcc -O2 -g -pthread "$source" -o lost
+gcc -O2 -g -pthread "$sources/lost.c" -o lost
 try ./lost
 try ./lost
 
@@ -37,6 +37,16 @@ title 'What happened, event by event: system calls, switches of threads to the i
 printf '%s$ clew dump | grep switched | head -4%s\n' "$dim" "$off"
 clew dump >events && grep -m 4 -i 'switch' events
 
+title 'A crash, long after another thread spoiled a pointer (session.c)'
+gcc -O1 -g -pthread "$sources/session.c" -o session
+try clew record ./session
+
+title 'gdb opens at the crash. Who wrote that pointer? Backwards to it'
+try clew debug -- -q -batch -ex 'print session.parent' -ex 'watch -l session.parent' -ex reverse-continue -ex 'print name'
+
+title 'The same as a question: where does this stop being true?'
+try clew watch session-1 'session.parent == &root'
+
 title 'Every process is recorded: a shell, its children, a pipe, the clock'
 try clew record -n pipe sh -c 'date +%s.%N | tee clock | wc -c; cat clock'
 rm clock
@@ -49,4 +59,4 @@ try clew unpack pipe.clew -n from-elsewhere
 try clew replay from-elsewhere
 
 title 'Go on by hand'
-echo 'clew record PROG; clew replay; clew info; clew dump; docs/recordings.md says more.'
+echo 'clew record PROG; clew replay; clew debug; clew watch; clew dump. docs/recordings.md, docs/debug.md and docs/watch.md say more.'

@@ -4,8 +4,10 @@ use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clew_engine::kernel::chaos::Kinds;
 use clew_engine::program::Sched;
 
+pub use crate::hunt::arguments::{Guard, HUNT_HELP, Hunt};
 pub use crate::recordings::arguments::*;
 
 #[derive(Debug, Parser)]
@@ -15,6 +17,7 @@ pub use crate::recordings::arguments::*;
     about = "Record, replay and ask: a debugger for failures that happen once",
     after_help = "Examples:\n  \
         clew record ./server --port 8080  record a run of a program\n  \
+        clew hunt ./test                  run it under many schedules until it fails\n  \
         clew replay                       repeat the latest recording, exactly\n  \
         clew debug                        look into it with gdb, forwards and backwards\n  \
         clew watch 'list->length > 100'   where a condition becomes true\n  \
@@ -42,8 +45,16 @@ pub enum Command {
     #[command(after_help = DEBUG_HELP)]
     Debug(Debug),
 
+    /// Run a program under many schedules until it fails, and keep that recording
+    #[command(after_help = HUNT_HELP)]
+    Hunt(Hunt),
+
+    /// Removes what a hunt that was killed leaves
+    #[command(name = clew_hunt::guard::COMMAND, hide = true)]
+    HuntGuard(Guard),
+
     /// Find where a condition becomes true, or false
-    #[command(after_help = WATCH_HELP)]
+    #[command(after_help = WATCH_HELP, override_usage = "clew watch [OPTIONS] [REC] <EXPR>")]
     Watch(Watch),
 
     /// List the recordings: name, program, when, how it ended, length, size
@@ -158,7 +169,21 @@ pub struct Schedule {
     /// For pct: how many ordering constraints a bug needs, one more than priorities change
     #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub depth: Option<u32>,
+
+    /// For random and pct: how much work the threads do in a run, in ticks (a system call is 64), so that turns
+    /// and changes of priority fit; `clew hunt` measures it
+    #[arg(long, value_name = "TICKS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub length: Option<u64>,
+
+    /// Do what the kernel may do to a program and seldom does: delays, short (reads and writes), eintr, wakes (in another
+    /// order), memory (is refused); without a list, all but the last
+    #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true,
+        default_missing_value = ALL_CHAOS, value_parser = Kinds::parse)]
+    pub chaos: Option<Kinds>,
 }
+
+/// What `--chaos` is without a list.
+pub const ALL_CHAOS: &str = "delays,short,eintr,wakes";
 
 fn sched(name: &str) -> Result<Sched, String> {
     Sched::from_name(name).ok_or_else(|| {

@@ -10,6 +10,7 @@ mod debug;
 mod doctor;
 #[allow(non_upper_case_globals)]
 mod fixed;
+mod hunt;
 mod machine;
 mod outcome;
 mod record;
@@ -56,6 +57,8 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const 
         Ok(Command::Rm(options)) => recordings::rm::rm(&options, &envp),
         Ok(Command::Pack(options)) => recordings::pack::pack(&options, &envp),
         Ok(Command::Unpack(options)) => recordings::pack::unpack(&options, &envp),
+        Ok(Command::Hunt(options)) => hunt::hunt(&options, &envp),
+        Ok(Command::HuntGuard(options)) => hunt::guard(&options),
         Ok(Command::Doctor(options)) => doctor::doctor(&options, &envp),
         Ok(Command::Cache(options)) => cache::cache(&options, &envp),
         Err(status) => status,

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use crate::arguments::{Full, Record};
+use crate::arguments::{Deadlock, Full, Record};
 use crate::recordings;
 use crate::run::{self, Switches};
 use crate::{machine, text};
@@ -37,10 +37,11 @@ pub fn record(line: &Record, envp: &[&CStr]) -> i32 {
         portable: line.portable,
     };
     // The program first: without one there is nothing to make a folder for.
-    let request = match run::request(&line.program, &switches, envp) {
+    let mut request = match run::request(&line.program, &switches, envp) {
         Ok(request) => request,
         Err(status) => return status,
     };
+    request.handover.options.stop_at_deadlock = line.on_deadlock == Deadlock::Stop;
     match begin(line, envp, &request) {
         Ok(recording) => start(request, recording),
         Err(message) => {
@@ -75,7 +76,7 @@ fn begin(line: &Record, envp: &[&CStr], request: &Request) -> Result<Recording, 
         return begun;
     }
     // A recording elsewhere is the latest too, where that can be noted.
-    if let Ok(place) = &place {
+    if let (Ok(place), false) = (&place, line.hunted) {
         let noted = place
             .make()
             .map_err(std::io::Error::other)
@@ -99,6 +100,8 @@ fn fill(line: &Record, request: &Request, folder: &Path) -> Result<Recording, St
         policy: line.schedule.sched.name().into(),
         seed,
         depth: line.schedule.depth,
+        length: line.schedule.length,
+        chaos: line.schedule.chaos.map(|kinds| kinds.names()),
     };
     meta_of(line, request, folder, schedule)
         .write(folder)

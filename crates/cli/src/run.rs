@@ -84,6 +84,8 @@ pub fn options(
         sched: switches.schedule.sched,
         seed: switches.schedule.seed,
         depth: switches.schedule.depth,
+        length: switches.schedule.length,
+        chaos: switches.schedule.chaos.unwrap_or_default(),
         portable: switches.portable,
         ..Options::default()
     };

@@ -73,6 +73,7 @@ pub fn watch(line: &Watch, envp: &[&CStr]) -> i32 {
         expression: expression.clone(),
         from: line.from,
         to: line.to,
+        first: line.first,
         samples: line.sample.unwrap_or(0) as usize,
     };
     match clew_timeline::watch::watch(&mut timeline, &mut program, &question) {
@@ -85,7 +86,7 @@ pub fn watch(line: &Watch, envp: &[&CStr]) -> i32 {
             }
             if report.is_found() { 0 } else { NOT_FOUND }
         }
-        Err(WatchError::Expression(message)) => wrong(&message),
+        Err(WatchError::Expression(message) | WatchError::Ends(message)) => wrong(&message),
         Err(WatchError::Timeline(error @ Error::Diverged(_))) => {
             text::failed(&error);
             DIVERGED

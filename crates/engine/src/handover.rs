@@ -7,6 +7,7 @@ use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 
 use crate::kernel::Own;
+use crate::kernel::chaos::Kinds;
 use crate::kernel::descriptors::Hidden;
 use crate::program::{Options, RecordOptions, Sched, StatsFor};
 use crate::stats::Stats;
@@ -69,6 +70,10 @@ impl Handover {
         number("instruments", self.options.instruments.map(|n| n as i64));
         number("seed", self.options.seed.map(|n| n as i64));
         number("depth", self.options.depth.map(i64::from));
+        number("length", self.options.length.map(|n| n as i64));
+        let chaos = self.options.chaos;
+        number("chaos", chaos.any().then_some(i64::from(chaos.bits())));
+        number("deadlock", flag(self.options.stop_at_deadlock));
         number("turns", flag(self.options.turns));
         number("hook", flag(self.options.hook));
         let some = |n: u64| Some(n as i64).filter(|&n| n != 0);
@@ -142,6 +147,9 @@ impl Handover {
                 "sched" => options.sched = Sched::from_name(std::str::from_utf8(&bytes).ok()?)?,
                 "seed" => options.seed = Some(number()? as u64),
                 "depth" => options.depth = Some(number()? as u32),
+                "length" => options.length = Some(number()? as u64),
+                "chaos" => options.chaos = Kinds::from_bits(number()? as u8),
+                "deadlock" => options.stop_at_deadlock = true,
                 "turns" => options.turns = true,
                 "hook" => options.hook = true,
                 "line" => handover.own.lineage = number()? as u64,
@@ -246,6 +254,9 @@ mod tests {
             sched: Sched::Pct,
             seed: Some(u64::MAX),
             depth: Some(4),
+            length: Some(90_000),
+            chaos: Kinds::from_bits(5),
+            stop_at_deadlock: true,
             turns: true,
             hook: true,
             ..Options::default()

@@ -5,6 +5,7 @@ use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use crate::kernel::chaos::Kinds;
 use crate::loader::{self, LoadError, Resolved};
 
 /// The guest program as `/proc/self` must show it.
@@ -84,10 +85,16 @@ pub struct Options {
     pub instruments: Option<u64>,
     /// Show the checksum of every page at the end of a recording and of a replay.
     pub pages: bool,
-    /// Who runs when: the policy, the seed of its decisions, the depth of `pct`.
+    /// Who runs when: the policy, the seed of its decisions, the depth of `pct`, how much work earlier runs
+    /// were (ticks while there were several threads, and what calls count for).
     pub sched: Sched,
     pub seed: Option<u64>,
     pub depth: Option<u32>,
+    pub length: Option<u64>,
+    /// What the kernel may do and seldom does.
+    pub chaos: Kinds,
+    /// Threads that wait for each other for good end the process.
+    pub stop_at_deadlock: bool,
     /// A line for each turn.
     pub turns: bool,
     /// Have signals that kill by default come to the engine first, as while recording.

@@ -19,7 +19,7 @@ def move(line):
     """Goes where the program is told to, so that gdb notices: as the answer to a step."""
     answer = monitor(line)
     if answer.strip() != GO:
-        raise gdb.GdbError(answer.strip())
+        raise gdb.GdbError(answer.replace("clew: ", "", 1).strip())
     gdb.execute("stepi")
     refresh_watchpoints()
 
@@ -64,7 +64,10 @@ class Told(gdb.Command):
         self.dont_repeat()
         if argument and not self.takes:
             raise gdb.GdbError("clew %s takes no argument" % self.name)
-        gdb.write(monitor((self.name + " " + argument).strip()))
+        answer = monitor((self.name + " " + argument).strip())
+        if answer.startswith("clew: "):
+            raise gdb.GdbError(answer[len("clew: "):].strip())
+        gdb.write(answer)
 
 
 class Seek(gdb.Command):

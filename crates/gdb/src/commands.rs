@@ -6,6 +6,7 @@
 
 use std::fmt::Write;
 
+use clew_recording::event::Record;
 use clew_timeline::{Direction, Next, Position, Reason, Stop, Stops, Target, Watch, WatchKind};
 
 use crate::report::{self, Report};
@@ -78,7 +79,7 @@ impl Session<'_> {
             "excursion" => {
                 self.free_whatif()?;
                 return Ok(
-                    "clew: from here on a copy runs, which follows no recording; clew back drops it\n"
+                    "From here on a copy runs, which follows no recording; clew back drops it.\n"
                         .into(),
                 );
             }
@@ -133,17 +134,40 @@ impl Session<'_> {
         Ok(text)
     }
 
-    fn target(&self, text: &str) -> Result<Target> {
+    fn target(&mut self, text: &str) -> Result<Target> {
         if let Some(position) = self.bookmarks.get(text) {
             return Ok(Target::Position(*position));
         }
-        parse_target(text).map_err(|mut why| {
+        let target = parse_target(text);
+        if let Ok(Target::Position(position)) = target
+            && position.event >= self.count_events()?
+        {
+            let event = position.event;
+            let text =
+                format!("{event} is behind the end; clew seek end goes to the last position");
+            return Err(Error::Command(text));
+        }
+        target.map_err(|mut why| {
             if !self.bookmarks.is_empty() {
                 let names: Vec<&str> = self.bookmarks.keys().map(String::as_str).collect();
                 let _ = write!(why, "; bookmarks are {}", names.join(", "));
             }
             Error::Command(why)
         })
+    }
+
+    /// How many events the stream has.
+    fn count_events(&mut self) -> Result<u64> {
+        if let Some(count) = self.events_in_all {
+            return Ok(count);
+        }
+        let mut reader = self.recording.stream(self.stream)?;
+        let mut count = 0;
+        while let Some(record) = reader.next()? {
+            count += u64::from(matches!(record, Record::Event(_)));
+        }
+        self.events_in_all = Some(count);
+        Ok(count)
     }
 
     fn nearby_events(&mut self, rest: &str) -> Result<String> {
@@ -216,7 +240,7 @@ impl Session<'_> {
         self.drop_whatif()?;
         let stop = match next {
             Move::Gone(stop) => return self.there(&stop, how),
-            Move::To(target) => self.timeline.seek(target)?,
+            Move::To(target) => self.seek(target)?,
             Move::LastChange { addr, len } => self.last_change(addr, len)?,
             Move::Back => self.here(),
             Move::Transition(expression) => {
@@ -253,6 +277,22 @@ impl Session<'_> {
             return Ok(Report::with("library:;", tid));
         }
         self.there(&stop, how)
+    }
+
+    /// Goes there; if there is no such place before the end, back to here.
+    fn seek(&mut self, target: Target) -> Result<Stop> {
+        let before = self.timeline.position()?;
+        let stop = self.timeline.seek(target)?;
+        if let Target::Position(position) = target {
+            let last = self.timeline.position()?;
+            if last < position {
+                self.say(&format!(
+                    "[clew: {position} isn't reached: the last position is {last}]\n"
+                ))?;
+                return Ok(self.timeline.seek(Target::Position(before))?);
+            }
+        }
+        Ok(stop)
     }
 
     fn here(&self) -> Stop {

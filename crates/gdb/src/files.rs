@@ -56,6 +56,10 @@ impl Files {
         // Without the link gdb lacks this file's symbols, and says so.
         if let Some(root) = &self.root {
             let _ = link(root, path, &recording.folder().join(FILES).join(copy));
+            // Symbols that lie beside the program: gdb looks for them beside the link.
+            for beside in beside(path) {
+                let _ = link(root, &beside, Path::new(&beside));
+            }
         }
     }
 
@@ -207,6 +211,18 @@ fn is_debug_file(path: &str) -> bool {
     path.starts_with("/usr/lib/debug/") || path.contains("/.debug/") || path.ends_with(".debug")
 }
 
+/// Where a program's symbols may be kept, by what `.gnu_debuglink` usually says.
+fn beside(path: &str) -> Vec<String> {
+    let Some((folder, name)) = path.rsplit_once('/') else {
+        return Vec::new();
+    };
+    vec![
+        format!("{folder}/{name}.debug"),
+        format!("{folder}/.debug/{name}.debug"),
+        format!("{folder}/.debug/{name}"),
+    ]
+}
+
 /// Makes the path below the folder, as a link. It may be a stranger's: it doesn't lead out.
 fn link(root: &Path, path: &str, copy: &Path) -> io::Result<()> {
     let mut place = root.to_path_buf();
@@ -232,7 +248,12 @@ fn link(root: &Path, path: &str, copy: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    std::os::unix::fs::symlink(copy, place)
+    // gdb looks for what belongs to a program beside the program itself, past symbolic links.
+    match std::fs::hard_link(&copy, &place) {
+        Ok(()) => Ok(()),
+        // Another file system, or somebody else's file.
+        Err(_) => std::os::unix::fs::symlink(copy, place),
+    }
 }
 
 #[cfg(test)]
@@ -251,7 +272,8 @@ mod tests {
         for bad in ["/../a", "/usr/../../a", "a", "/", ""] {
             assert!(link(&root, bad, &copy).is_err(), "{bad}");
         }
-        let other = root.join("usr/lib/a.so");
+        let other = root.join("other");
+        std::os::unix::fs::symlink(&copy, &other).unwrap();
         assert!(link(&root, "/b", &other).is_err(), "a link isn't a copy");
         // A path below what is a file already.
         assert!(link(&root, "/usr/lib/a.so/b", &copy).is_err());
@@ -301,5 +323,6 @@ mod tests {
         assert!(is_debug_file("/usr/lib/debug/.build-id/ab/cd.debug"));
         assert!(is_debug_file("/opt/x/.debug/x"));
         assert!(!is_debug_file("/etc/passwd"));
+        assert_eq!(beside("/a/b")[1], "/a/.debug/b.debug");
     }
 }

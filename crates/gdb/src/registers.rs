@@ -487,6 +487,8 @@ mod tests {
         assert_eq!(value(&registers, "orig_rax"), 35);
         assert_eq!(value(&registers, "gs_base"), 0x1013);
         assert_eq!(numbered("rip"), 16);
+        // Conditions use these numbers too.
+        assert_eq!([numbered("fs_base"), numbered("gs_base")], [58, 59]);
         assert_eq!(EXPEDITED.map(|n| ALL[n].name), ["rbp", "rsp", "rip"]);
     }
 

@@ -73,6 +73,8 @@ pub struct Session<'a> {
     pub(crate) bookmarks: BTreeMap<String, Position>,
     /// Where the loader's entry of a library has the number of its thread-local block.
     pub(crate) module_number: Option<u64>,
+    /// Known when it was asked for.
+    pub(crate) events_in_all: Option<u64>,
 }
 
 /// What to do after an answer.
@@ -131,6 +133,7 @@ impl<'a> Session<'a> {
             libraries: None,
             bookmarks: BTreeMap::new(),
             module_number: None,
+            events_in_all: None,
         })
     }
 

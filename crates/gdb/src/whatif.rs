@@ -137,8 +137,7 @@ impl Session<'_> {
         let Some(whatif) = &mut self.whatif else {
             return Ok(Report::plain(report::TRAP, tid));
         };
-        // Assignments are noticed on gdb's side.
-        let first = !whatif.ran && !whatif.changed && !whatif.free;
+        let first = !whatif.ran && !whatif.free;
         whatif.ran = true;
         let ran = whatif.excursion.run(stops, FOREVER)?;
         self.mappings = None;

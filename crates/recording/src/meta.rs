@@ -49,6 +49,12 @@ pub struct Schedule {
     /// Change points, for pct.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<u32>,
+    /// How much work the run was expected to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<u64>,
+    /// What the kernel was made to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chaos: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -208,6 +214,8 @@ pub(crate) fn example(name: &str) -> Meta {
             policy: "fair".into(),
             seed: u64::MAX,
             depth: None,
+            length: None,
+            chaos: None,
         },
         portable: false,
         machine: Machine {

@@ -4,6 +4,7 @@
 //! ([`Context`]). It only looks: assignments are refused, and calls of the program's own
 //! functions happen in a copy that is thrown away.
 
+mod bindings;
 mod call;
 mod eval;
 mod lexer;
@@ -14,9 +15,11 @@ mod syntax;
 #[cfg(test)]
 mod tests;
 mod typename;
+mod words;
 
+pub use bindings::Bindings;
 pub use eval::Evaluator;
-pub use names::Bindings;
+
 pub use parser::split;
 pub use syntax::{NoNames, Path, Problem, ProblemKind, Span};
 

@@ -8,6 +8,7 @@ use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
 
+mod name;
 mod read;
 
 pub use read::Language;

@@ -161,7 +161,11 @@ impl View<'_> {
             Type::Base(base) => base.clone(),
             Type::Enum(of) => of.base.clone(),
             Type::Pointer { .. } => address_base(),
-            Type::Reference(_) => {
+            Type::Reference(to) => {
+                // There are no references to references, except in a damaged file.
+                if let Type::Reference(_) = self.catalog.strip(to)? {
+                    return Ok(None);
+                }
                 let target = self.deref(value)?;
                 return self.number(&target);
             }

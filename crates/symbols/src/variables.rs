@@ -5,13 +5,14 @@ use crate::expr::Path;
 use crate::types::{Entry, Language, Type};
 use crate::{Die, Error, Modules, modules::Image};
 use gimli::UnitOffset;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::location::is_program;
 
+pub(crate) mod entries;
 mod index;
 mod scope;
 mod symbols;
@@ -26,7 +27,21 @@ pub use symbols::{ElfSymbol, SymbolKind};
 #[derive(Default)]
 pub struct Catalog {
     pub(crate) types: RefCell<HashMap<Entry, Type>>,
+    /// How many questions are being answered for the sake of others.
+    depth: Cell<usize>,
     modules: RefCell<HashMap<*const crate::Module, Rc<Indexed>>>,
+}
+
+/// Questions that lead to themselves end.
+const DEEPEST: usize = 64;
+
+/// A question within a question, while it is there.
+pub(crate) struct Deeper<'a>(&'a Cell<usize>);
+
+impl Drop for Deeper<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
 }
 
 /// One module's part.
@@ -38,6 +53,13 @@ struct Indexed {
     program: std::cell::OnceCell<bool>,
     symbols: std::cell::OnceCell<symbols::Table>,
     tls: std::cell::OnceCell<Option<crate::location::TlsBlock>>,
+}
+
+/// In which modules a name is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    Programs,
+    Anybody,
 }
 
 /// Something with a name.
@@ -54,6 +76,15 @@ pub struct Found {
 impl Catalog {
     pub fn new() -> Catalog {
         Catalog::default()
+    }
+
+    /// None if it goes too deep.
+    pub(crate) fn deeper(&self) -> Option<Deeper<'_>> {
+        let depth = self.depth.get();
+        (depth < DEEPEST).then(|| {
+            self.depth.set(depth + 1);
+            Deeper(&self.depth)
+        })
     }
 
     fn indexed(&self, module: &Arc<crate::Module>) -> Rc<Indexed> {
@@ -78,14 +109,16 @@ impl Catalog {
         self.indexed(module).unit(unit)
     }
 
+    /// Whether a module is the program itself, not a library.
+    pub fn is_program(&self, module: &Arc<crate::Module>) -> bool {
+        let indexed = self.indexed(module);
+        *indexed.program.get_or_init(|| is_program(module))
+    }
+
     /// Each module once, the program itself first: its names come before its libraries'.
     pub(crate) fn in_order<'a>(&self, modules: &'a Modules) -> Vec<&'a Image> {
         let mut all: Vec<&Image> = modules.modules().collect();
-        all.sort_by_key(|image| {
-            let indexed = self.indexed(&image.module);
-            let program = indexed.program.get_or_init(|| is_program(&image.module));
-            !*program
-        });
+        all.sort_by_key(|image| !self.is_program(&image.module));
         all
     }
 
@@ -106,6 +139,9 @@ impl Catalog {
 
     /// An entry's name with its namespaces; none if it has no name.
     pub fn path(&self, entry: &Entry) -> Result<Option<Rc<str>>, Error> {
+        let Some(_deeper) = self.deeper() else {
+            return Ok(None);
+        };
         let index = self.unit_index(&entry.module, entry.die.unit)?;
         if index.language != Language::C
             && let Some(path) = index.paths.get(&entry.die.offset)
@@ -167,7 +203,21 @@ impl Catalog {
         path: &Path,
         wanted: impl Fn(Kind) -> bool + Copy,
     ) -> Result<Vec<Found>, Error> {
+        self.named_in(modules, Whose::Anybody, path, wanted)
+    }
+
+    /// The same, of the program itself or of all.
+    pub(crate) fn named_in(
+        &self,
+        modules: &Modules,
+        whose: Whose,
+        path: &Path,
+        wanted: impl Fn(Kind) -> bool + Copy,
+    ) -> Result<Vec<Found>, Error> {
         for image in self.in_order(modules) {
+            if whose == Whose::Programs && !self.is_program(&image.module) {
+                continue;
+            }
             let mut all = self.indexed(&image.module).named(path, wanted)?;
             if let Some(file) = &path.file {
                 let mut of_file = Vec::new();

@@ -8,7 +8,7 @@
 //! stream. A snapshot is a worker that only forks. To go back is to fork the nearest earlier snapshot
 //! and run forward; to search backwards is to do that segment by segment, the last one first.
 //!
-//! * [`Timeline`]: open, look
+//! * `timeline`: open, look
 //! * `seek`: go somewhere, and leave snapshots on the way
 //! * `search`: backwards to the last stop, several segments at once
 //! * `stepping`: single instructions of a thread, both ways

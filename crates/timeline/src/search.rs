@@ -28,6 +28,8 @@ struct Segment {
     to: Goal,
     to_work: u64,
     state: State,
+    /// So many workers have died of it.
+    lost: u32,
 }
 
 enum State {
@@ -137,6 +139,7 @@ impl Timeline {
             lowest,
             whole: here.work.saturating_sub(self.start.work).max(1),
             here,
+            jobs: self.jobs,
         };
         search.run(self)
     }
@@ -159,6 +162,7 @@ impl Timeline {
             to,
             to_work,
             state: State::Waits,
+            lost: 0,
         };
         inside.iter().zip(ends).map(segment).collect()
     }
@@ -170,6 +174,8 @@ struct Search {
     lowest: Position,
     whole: u64,
     here: At,
+    /// Segments that are run at once.
+    jobs: usize,
 }
 
 impl Search {
@@ -211,7 +217,7 @@ impl Search {
     /// Gives every idle core a segment, the last ones first.
     fn send_out(&mut self, timeline: &mut Timeline) -> Result<()> {
         let busy = |s: &&Segment| matches!(s.state, State::Runs(_));
-        let mut free = timeline
+        let mut free = self
             .jobs
             .saturating_sub(self.segments.iter().filter(busy).count());
         for segment in self.segments.iter_mut().rev() {
@@ -259,13 +265,21 @@ impl Search {
                     continue;
                 }
             };
-            let stopped = match job.worker.arrived()? {
-                Some(stopped) => stopped,
-                None if job.began.elapsed() < job.look => {
+            let stopped = match job.worker.arrived() {
+                Ok(Some(stopped)) => stopped,
+                Ok(None) if job.began.elapsed() < job.look => {
                     segment.state = State::Runs(job);
                     continue;
                 }
-                None => job.worker.halt()?,
+                Ok(None) => job.worker.halt()?,
+                // Killed, for want of memory perhaps: another one, alone, may get through.
+                Err(Error::Lost) if segment.lost < 2 => {
+                    segment.lost += 1;
+                    segment.state = State::Waits;
+                    self.jobs = 1;
+                    continue;
+                }
+                Err(error) => return Err(error),
             };
             job.last = stopped.last.or(job.last);
             let left = segment.to_work.saturating_sub(stopped.at.work);

@@ -50,9 +50,8 @@ impl Timeline {
 
     /// Where it stands; its instructions are counted, and there are snapshots nearby.
     fn exact(&mut self) -> Result<Position> {
-        let position = self.position()?;
         self.densify_here()?;
-        Ok(position)
+        self.position()
     }
 
     fn step_once(&mut self) -> Result<Stopped> {

@@ -35,9 +35,8 @@ struct Packed(u64);
 impl Packed {
     fn new(deed: Deed, place: Place) -> Option<Packed> {
         let fits = place.ticks < 1 << TICKS && place.steps < 1 << STEPS;
-        fits.then(|| {
-            Packed((deed as u64) << (TICKS + STEPS) | (place.steps as u64) << TICKS | place.ticks)
-        })
+        let word = (deed as u64) << (TICKS + STEPS) | (place.steps as u64) << TICKS | place.ticks;
+        fits.then_some(Packed(word))
     }
 
     fn place(self) -> Place {

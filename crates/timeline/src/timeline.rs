@@ -132,6 +132,7 @@ impl Timeline {
         }
         // A worker that goes there by the mark counts on its way.
         self.pool.begin();
+        self.densify_here()?;
         let worker = self.worker_at(goal_of(&self.at))?;
         let position = position_of(&worker.at).ok_or(Error::Lost)?;
         self.at.steps = Some(position.steps);

@@ -95,6 +95,9 @@ pub struct Probed {
 
 /// A stretch where it is undefined is looked into at so many places before it is believed.
 const LOOKS: u64 = 15;
+/// Looking for the first flip, so many places are looked at in each stretch, and so many times.
+const DENSITY: u64 = 12;
+const MOST_ROUNDS: usize = 64;
 /// Instructions between two ticks; more of them are some stranger's invention.
 const MOST_STEPS: usize = 1 << 20;
 
@@ -199,6 +202,56 @@ impl<'a, P: FnMut(&mut Timeline) -> Result<Verdict>> Search<'a, P> {
                 },
             }
         }
+    }
+
+    /// From a flip on, earlier ones: looks at many places between `from` and the flip, the nearer to the flip the
+    /// denser, and goes on from the first at which it holds already what it flips to. The earliest that
+    /// was seen; there may be one that nobody has looked at.
+    pub fn first(&mut self, from: &Probed, flip: Flip) -> Result<Flip> {
+        let mut flip = flip;
+        for _ in 0..MOST_ROUNDS {
+            self.timeline.seek(Target::Position(flip.before()))?;
+            let (before, work) = (flip.before(), self.timeline.at().work);
+            match self.earlier(from, before, work, flip.to())? {
+                Some(there) => flip = self.between(from.clone(), there)?,
+                None => break,
+            }
+        }
+        self.timeline.seek(Target::Position(flip.before()))?;
+        Ok(flip)
+    }
+
+    /// A place before that one with that verdict: in stretches each half as long as the one before it.
+    fn earlier(
+        &mut self,
+        from: &Probed,
+        before: Position,
+        work: u64,
+        wanted: bool,
+    ) -> Result<Option<Probed>> {
+        let mut length = work.saturating_sub(from.work);
+        let mut start = from.work;
+        while length > 0 {
+            let stretch = length.div_ceil(2);
+            let looks = DENSITY.min(stretch);
+            let mut last = None;
+            for n in 0..looks {
+                let part = u128::from(stretch) * u128::from(n) / u128::from(looks);
+                self.timeline.go_to_work(start + part as u64)?;
+                let position = self.timeline.position()?;
+                if position <= from.position || position >= before || Some(position) == last {
+                    continue;
+                }
+                last = Some(position);
+                let probed = self.look_here()?;
+                if probed.verdict.truth() == Some(wanted) {
+                    return Ok(Some(probed));
+                }
+            }
+            start += stretch;
+            length -= stretch;
+        }
+        Ok(None)
     }
 
     /// From a place where it is undefined, looks left and right for one where it isn't, and brings `a` or `b`

@@ -12,6 +12,10 @@ use crate::program::{Answer, Program};
 use crate::transition::{Flip, Probed, Search, Verdict};
 use crate::{Break, Direction, Error, Next, Position, Reason, Stops, Target, Thread, Timeline};
 
+mod report;
+
+pub use report::Tint;
+
 /// What is asked.
 #[derive(Clone, Debug, Default)]
 pub struct Question {
@@ -22,6 +26,8 @@ pub struct Question {
     pub to: Option<Target>,
     /// So many places in between are looked at, and every change seen is searched for.
     pub samples: usize,
+    /// Look for the earliest flip, at many more places, instead of any.
+    pub first: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +35,9 @@ pub enum WatchError {
     /// The expression is at fault: what, and where in it.
     #[error("{0}")]
     Expression(String),
+    /// There is nothing between these ends, or no such place.
+    #[error("{0}")]
+    Ends(String),
     #[error(transparent)]
     Timeline(#[from] Error),
 }
@@ -155,10 +164,9 @@ impl Watch<'_> {
             None => self.beginning(to)?,
         };
         if from >= to {
-            return Err(Error::Refused(format!(
+            return Err(WatchError::Ends(format!(
                 "there is nothing between {from} and {to}: the first position must lie before the second"
-            ))
-            .into());
+            )));
         }
         let (a, b) = self.ends(from, to)?;
         let mut known = vec![(a.position, a.answer), (b.position, b.answer)];
@@ -206,6 +214,13 @@ impl Watch<'_> {
         } else if differ {
             flips.push(search.between(a.clone(), b.clone())?);
         }
+        // Before the first flip it is what it is at the start, wherever that is defined.
+        if question.first
+            && let Some(flip) = flips.first_mut()
+            && a.verdict.truth() == Some(!flip.to())
+        {
+            *flip = search.first(&a, flip.clone())?;
+        }
         let probes = search.probes + 2;
         let seen = |probed: &Probed| {
             let answer = known.iter().find(|(at, _)| *at == probed.position);
@@ -238,8 +253,11 @@ impl Watch<'_> {
 
     /// Where a target is.
     fn place(&mut self, target: Target) -> Result<Position, WatchError> {
-        self.timeline.seek(target)?;
-        Ok(self.timeline.position()?)
+        match self.timeline.seek(target) {
+            Err(Error::Refused(why)) => Err(WatchError::Ends(why)),
+            Err(error) => Err(error.into()),
+            Ok(_) => Ok(self.timeline.position()?),
+        }
     }
 
     /// Where the program's own life begins: the loader is done, and `main` is called. The start, if there is no `main`, or
@@ -277,8 +295,19 @@ impl Watch<'_> {
 
     /// The expression at both ends. From here on names mean what they meant there.
     fn ends(&mut self, from: Position, to: Position) -> Result<(End, End), WatchError> {
-        let b = self.end(to)?;
-        let a = self.end(from)?;
+        let mut b = self.end(to, Bindings::new())?;
+        let mut a = self.end(from, Bindings::new())?;
+        // A program ends within the C library, whose functions have variables, too.
+        let pinned = |names: &Bindings| {
+            let mut names = names.clone();
+            names.pin();
+            names
+        };
+        if b.names.is_foreign_to(&a.names) {
+            b = self.end(to, pinned(&a.names))?;
+        } else if a.names.is_foreign_to(&b.names) {
+            a = self.end(from, pinned(&b.names))?;
+        }
         if let Some(conflict) = a.names.conflict(&b.names) {
             return Err(WatchError::Expression(conflict));
         }
@@ -298,12 +327,12 @@ impl Watch<'_> {
     }
 
     /// The expression at one end, with as much time for its calls as they need.
-    fn end(&mut self, at: Position) -> Result<End, WatchError> {
+    fn end(&mut self, at: Position, known: Bindings) -> Result<End, WatchError> {
         self.timeline.seek(Target::Position(at))?;
-        let mut names = Bindings::new();
+        let mut names = known.clone();
         let mut answer = None;
         for ticks in PATIENCE.into_iter().filter(|ticks| *ticks >= self.ticks) {
-            names = Bindings::new();
+            names = known.clone();
             let tried = self
                 .program
                 .evaluate(self.timeline, &self.text, &mut names, ticks)?;
@@ -495,185 +524,4 @@ fn source_text(line: &Line) -> Option<String> {
     let text = String::from_utf8_lossy(text);
     let text: String = text.trim().chars().take(LONGEST_LINE).collect();
     Some(text)
-}
-
-impl Report {
-    /// Whether a flip was found.
-    pub fn is_found(&self) -> bool {
-        !self.flips.is_empty()
-    }
-
-    /// In words for people; each flip's position, stack and values. `paint`: how titles look.
-    pub fn text(&self, paint: &dyn Fn(Tint, &str) -> String) -> String {
-        let mut out = String::new();
-        let mut say = |line: String| {
-            out.push_str(line.trim_end());
-            out.push('\n');
-        };
-        if !self.samples.is_empty() {
-            let ends = [&self.from].into_iter();
-            for seen in ends.chain(&self.samples).chain([&self.to]) {
-                say(format!(
-                    "{:>16}  {}",
-                    seen.position.to_string(),
-                    plain(&seen.text)
-                ));
-            }
-            say(String::new());
-        }
-        if self.flips.is_empty() {
-            say(self.nothing());
-            return out;
-        }
-        for (n, found) in self.flips.iter().enumerate() {
-            if n > 0 {
-                say(String::new());
-            }
-            found.describe(&self.expression, paint, &mut say);
-        }
-        out
-    }
-
-    /// Why there is no flip.
-    fn nothing(&self) -> String {
-        let word = |seen: &Seen| match seen.truth {
-            Some(true) => "true".to_string(),
-            Some(false) => "false".to_string(),
-            None => plain(&seen.text),
-        };
-        let (from, to) = (&self.from, &self.to);
-        let ends = match (from.truth, to.truth) {
-            (Some(a), Some(b)) if a == b => {
-                format!(
-                    "{} is {a} at both ends ({} and {})",
-                    self.expression, from.position, to.position
-                )
-            }
-            _ => format!(
-                "{} is {} at {}, {} at {}",
-                self.expression,
-                word(from),
-                from.position,
-                word(to),
-                to.position
-            ),
-        };
-        let defined = self.samples.iter().filter(|seen| seen.truth.is_some());
-        let truths: Vec<bool> = defined.filter_map(|seen| seen.truth).collect();
-        match (self.samples.len(), truths.first()) {
-            (0, _) => format!(
-                "{ends}: no flip to search for. --sample N looks at N places in between; --from and --to \
-                 choose others."
-            ),
-            (looked, None) => format!(
-                "{ends}, and undefined at {looked} places in between. --sample N looks at more."
-            ),
-            (looked, Some(truth)) => format!(
-                "{ends}, and {truth} wherever it is defined among {looked} places in between. --sample N \
-                 looks at more; --from and --to choose others."
-            ),
-        }
-    }
-}
-
-/// What a piece of a report is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tint {
-    Title,
-    Position,
-    Source,
-    Faint,
-}
-
-impl Found {
-    /// The function of a frame.
-    pub fn function(&self, frame: usize) -> &str {
-        let function = self.stack.frames.get(frame);
-        let function = function.and_then(|frame| frame.function.as_deref());
-        function.unwrap_or("??")
-    }
-
-    fn describe(
-        &self,
-        expression: &str,
-        paint: &dyn Fn(Tint, &str) -> String,
-        say: &mut dyn FnMut(String),
-    ) {
-        let became = self.flip.to();
-        let position = self.flip.before().to_string();
-        let place = paint(Tint::Position, &position);
-        let title = paint(Tint::Title, &format!("{expression} becomes {became}"));
-        match &self.flip {
-            Flip::At { .. } => say(format!("{title} at {place}")),
-            Flip::Across { after, why, .. } => {
-                say(format!(
-                    "{title} somewhere between {place} and {after}: it is undefined in between"
-                ));
-                say(format!("  ({})", plain(why)));
-            }
-        }
-        let thread = &self.thread;
-        let name = plain(&thread.name);
-        let function = self.function(0);
-        say(format!(
-            "  thread {} ({name}, tid {}) in {}",
-            thread.number,
-            thread.tid,
-            plain(function)
-        ));
-        if self.frame > 0 {
-            say(format!(
-                "  called from {}",
-                plain(self.function(self.frame))
-            ));
-        }
-        if let Some(event) = &self.event {
-            say(format!("  by {event}"));
-        }
-        if let Some(line) = &self.line {
-            say(format!("  {}:{}", plain(&line.file), line.line));
-            if let Some(source) = &self.source {
-                let number = line.line.to_string();
-                let text = paint(Tint::Source, &plain(source));
-                say(format!("  {}  {text}", paint(Tint::Faint, &number)));
-            }
-        }
-        say(String::new());
-        let width = self
-            .values
-            .iter()
-            .map(|change| change.expression.chars().count());
-        let width = width.max().unwrap_or(0).min(40);
-        for change in &self.values {
-            let fill = " ".repeat(width.saturating_sub(change.expression.chars().count()));
-            let (before, after) = (plain(&change.before), plain(&change.after));
-            let expression = plain(&change.expression);
-            if before == after {
-                say(format!("  {expression}{fill}  {before}"));
-            } else {
-                say(format!("  {expression}{fill}  {before} -> {after}"));
-            }
-        }
-        say(String::new());
-        for (n, frame) in self.stack.frames.iter().enumerate() {
-            say(format!("  #{n:<3}{}", plain(&frame.to_string())));
-        }
-    }
-}
-
-/// A program's strings without what a terminal would obey.
-fn plain(text: &str) -> String {
-    let odd = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    let mut out = String::new();
-    for c in text.chars() {
-        if odd(c) {
-            out.extend(c.escape_unicode());
-        } else {
-            out.push(c);
-        }
-    }
-    out
 }

@@ -53,7 +53,8 @@ pub const WATCH_HELP: &str = "\
 REC is a recording's name or its folder; without it, the latest one. EXPR is a C expression over the program's \
 variables. It may call the program's own functions, which happens in copies that are thrown away; where one crashes or \
 never returns, EXPR is undefined. If EXPR is true at one end and false at the other, an instruction (or system call) \
-is found that flips it, by looking at about as many places as the run's length has bits.
+is found that flips it, by looking at about as many places as the run's length has bits. It may flip more than \
+once: then it is one of these places, and with --first the earliest, as far as hundreds of looks can tell.
 
 Names mean what they mean at the ends: a variable of a function that is being called there, else a global one. \
 ::x is a global, f::x a variable of the function f, 'file.c'::x a file's own. Functions without debugging information \
@@ -68,6 +69,7 @@ diverged; 125 if the recording can't be read, or replayed here.
 Examples:
   clew watch 'has_cycle() == 1'
   clew watch crash 'session.parent == &root'
+  clew watch crash '!locked && !is_circular()' --first
   clew watch crash 'list->length > 100' --sample 50
   clew watch crash 'count(head) == total' --from 1200 --to 1300+500 --json";
 
@@ -158,6 +160,14 @@ pub struct Record {
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Full::Stop)]
     pub on_full: Full,
 
+    /// When all threads wait for each other for good: wait with them, or end the program there
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Deadlock::Wait)]
+    pub on_deadlock: Deadlock,
+
+    /// A run of `clew hunt`: it isn't made the latest recording
+    #[arg(long, hide = true)]
+    pub hunted: bool,
+
     /// Print counters to stderr at the end, as `clew run --stats` does
     #[arg(long, value_name = "WHOSE", num_args = 0..=1, require_equals = true,
         default_missing_value = "main", hide = true)]
@@ -185,6 +195,12 @@ pub struct Record {
 pub enum Full {
     Stop,
     Continue,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Deadlock {
+    Wait,
+    Stop,
 }
 
 #[derive(Debug, Args)]
@@ -264,7 +280,7 @@ pub struct Debug {
 #[derive(Debug, Args)]
 pub struct Watch {
     /// The recording (default: the latest), and the expression
-    #[arg(value_names = ["REC", "EXPR"], num_args = 1..=2, required = true)]
+    #[arg(value_name = "REC EXPR", num_args = 1..=2, required = true)]
     pub words: Vec<String>,
 
     /// Where to begin
@@ -274,6 +290,10 @@ pub struct Watch {
     /// Where to end
     #[arg(long, value_name = "POS", value_parser = clew_gdb::parse_target)]
     pub to: Option<clew_timeline::Target>,
+
+    /// Search for the earliest flip: looks at many more places, and is the slower
+    #[arg(long)]
+    pub first: bool,
 
     /// Look at N places in between, evenly spread, and search for each change that is seen
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]

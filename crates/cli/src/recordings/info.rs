@@ -127,10 +127,16 @@ fn head(folder: &Path, meta: &Meta, summary: &Summary, style: Style) -> String {
     let depth = schedule
         .depth
         .map_or(String::new(), |d| format!(", depth {d}"));
+    let length = schedule
+        .length
+        .map_or(String::new(), |n| format!(", length {n}"));
+    let chaos = schedule.chaos.as_deref().map_or(String::new(), |what| {
+        format!(", chaos {}", text::plain(what))
+    });
     row(
         "schedule",
         format!(
-            "{}, seed {}{depth}",
+            "{}, seed {}{depth}{length}{chaos}",
             text::plain(&schedule.policy),
             schedule.seed
         ),

@@ -131,6 +131,8 @@ impl Builder {
                 policy: "fair".into(),
                 seed: 7,
                 depth: None,
+                length: None,
+                chaos: None,
             },
             portable: false,
             machine: Machine {

@@ -3,6 +3,7 @@
 //! In: a guest thread that stands behind its `syscall` instruction. Out: an [`Outcome`], with
 //! guest memory, descriptors and the rest of the world changed as the kernel would.
 
+pub mod chaos;
 pub mod cpuid;
 pub mod descriptors;
 pub mod emulate;
@@ -94,8 +95,11 @@ pub struct Own {
 pub fn dispatch(ex: &mut Executor) -> Outcome {
     let gpr = &ex.gs.regs.gpr;
     let nr = gpr[RAX];
-    let args = [gpr[RDI], gpr[RSI], gpr[RDX], gpr[R10], gpr[R8], gpr[R9]];
+    let mut args = [gpr[RDI], gpr[RSI], gpr[RDX], gpr[R10], gpr[R8], gpr[R9]];
     let call = table::lookup(nr);
+    if let Some(outcome) = chaos::interfere(ex, call, &mut args) {
+        return outcome;
+    }
     match call.answer {
         Answer::Pass => pass(ex, call, &args),
         Answer::Engine(handler) => handler(ex, args),

@@ -414,6 +414,13 @@ impl Executor {
         }
     }
 
+    /// Something for people to know.
+    pub(crate) fn record_note(&mut self, text: &str) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.event(&Event::Note(text));
+        }
+    }
+
     /// Another thread has become current.
     pub(crate) fn note_switched(&mut self) {
         let now = self.ticks_now();

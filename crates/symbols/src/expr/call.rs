@@ -1,12 +1,13 @@
 //! In: a function of the program and arguments. Out: what it returns, called in a copy that is thrown away.
 
 use super::eval::Evaluator;
-use super::names::{NO_DEBUG_CODE, Resolved, code_address};
+use super::names::{NO_DEBUG_CODE, Resolved};
 use super::syntax::{Kind, Node, Path, Problem, ProblemKind, Span};
 use crate::location::NoPlace;
 use crate::types::{BaseKind, Entry, Function, Record, Type};
 use crate::value::{Number, Place, Returned, Value};
 use crate::variables::Kind as NameKind;
+use crate::variables::entries::code_address;
 use gimli::constants as dw;
 use std::rc::Rc;
 

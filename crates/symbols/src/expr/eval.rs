@@ -1,6 +1,7 @@
 //! In: an expression's text and the program at a moment. Out: its value.
 
-use super::names::{Bindings, Resolved};
+use super::bindings::Bindings;
+use super::names::Resolved;
 use super::parser;
 use super::syntax::{Integer, Kind, Names, Node, Path, Problem, ProblemKind, Span, Unary};
 use crate::location::{NoPlace, register_value};

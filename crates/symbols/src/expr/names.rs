@@ -2,83 +2,23 @@
 //! there.
 //!
 //! The innermost function's variables come first, then members of `this`, then the file's own and the
-//! program's variables and functions, then what only the linker knows; and last, since nothing
-//! else has the name, variables of the calls around: inlined, then on the stack.
+//! program's variables and functions, then variables of the calls around, inlined or on the stack. What
+//! belongs to libraries comes after all that is the program's: where a program ends, it stands in one.
 
+use super::bindings::Binding;
 use super::eval::Evaluator;
 use super::syntax::{Path, Problem, Span};
 use crate::location::NoPlace;
 use crate::types::{Entry, Type};
 use crate::value::{Place, Value};
-use crate::variables::{Found, Kind, Scope, SymbolKind, Variable};
+use crate::variables::entries::{code_address, enumeration_of, variables_below};
+use crate::variables::{Found, Kind, Scope, SymbolKind, Variable, Whose};
 use gimli::constants as dw;
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
 pub const NO_DEBUG_DATA: &str = "<data without debugging information>";
 pub const NO_DEBUG_CODE: &str = "<function without debugging information>";
-
-/// What names meant where they were seen first, so that they mean the same elsewhere.
-#[derive(Clone, Debug, Default)]
-pub struct Bindings {
-    known: HashMap<Path, Binding>,
-    pinned: bool,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum Binding {
-    /// A variable of a function: its entry, and the function's name.
-    Local(Entry, String),
-    Global(Entry),
-}
-
-impl Bindings {
-    pub fn new() -> Bindings {
-        Bindings::default()
-    }
-
-    /// From now on every name means what it has meant.
-    pub fn pin(&mut self) {
-        self.pinned = true;
-    }
-
-    /// A name that means one thing here and another there, in words.
-    pub fn conflict(&self, other: &Bindings) -> Option<String> {
-        self.known.iter().find_map(|(path, binding)| {
-            let others = other.known.get(path)?;
-            if binding == others {
-                return None;
-            }
-            let words = |binding: &Binding| match binding {
-                Binding::Local(_, function) => format!("a variable of {function}"),
-                Binding::Global(_) => "a global variable".to_string(),
-            };
-            let advice = match (binding, others) {
-                (Binding::Local(_, function), _) | (_, Binding::Local(_, function)) => {
-                    format!(
-                        "write ::{path} for a global one, {function}::{path} for the function's"
-                    )
-                }
-                _ => format!("write 'file.c'::{path} for a file's own"),
-            };
-            Some(format!(
-                "`{path}` is {} at one end and {} at the other; {advice}",
-                words(binding),
-                words(others)
-            ))
-        })
-    }
-
-    /// Adds what another knows.
-    pub fn merge(&mut self, other: &Bindings) {
-        for (path, binding) in &other.known {
-            self.known
-                .entry(path.clone())
-                .or_insert_with(|| binding.clone());
-        }
-    }
-}
 
 pub enum Resolved {
     Value(Value),
@@ -93,8 +33,9 @@ impl Evaluator<'_> {
             return self.bound(&binding, path, span).map(Resolved::Value);
         }
         let simple = path.parts.len() == 1 && path.file.is_none() && !path.global;
-        if simple {
-            self.frames(false);
+        self.frames(false);
+        let own = self.is_own(0);
+        if simple && own {
             if let Some((variable, frame)) = self.local(path.last(), 0) {
                 return self.local_value(path, &variable, frame, span);
             }
@@ -112,22 +53,39 @@ impl Evaluator<'_> {
         if let (Some(value), true) = (constant, simple) {
             return Ok(Resolved::Value(value));
         }
-        if let Some(found) = self.global(path, span)? {
+        if let Some(found) = self.global(path, Whose::Programs, span)? {
             return Ok(found);
         }
         if simple {
             for frame in 1..self.frames(true).len() {
-                if let Some((variable, frame)) = self.local(path.last(), frame) {
+                if self.is_own(frame)
+                    && let Some((variable, frame)) = self.local(path.last(), frame)
+                {
                     return self.local_value(path, &variable, frame, span);
                 }
+            }
+            if let Some((variable, frame)) = self.local(path.last(), 0) {
+                return self.local_value(path, &variable, frame, span);
             }
         } else if let [function, name] = &path.parts[..]
             && let Some(found) = self.of_function(function, name, path, span)?
         {
             return Ok(found);
         }
+        if let Some(found) = self.global(path, Whose::Anybody, span)? {
+            return Ok(found);
+        }
         let message = format!("there is no `{path}` in sight here");
         Err(Problem::unknown(span, message))
+    }
+
+    /// Whether a frame is of the program itself, not of a library.
+    fn is_own(&self, frame: usize) -> bool {
+        let module = self.view.frames.get(frame).map(|frame| &frame.module);
+        match module {
+            Some(Some(module)) => self.view.catalog.is_program(module),
+            _ => false,
+        }
     }
 
     /// What a name was bound to, as it is here.
@@ -146,7 +104,7 @@ impl Evaluator<'_> {
                 let bias = image.bias;
                 self.global_value(entry, bias, span)
             }
-            Binding::Local(entry, function) => {
+            Binding::Local(entry, function) | Binding::Foreign(entry, function) => {
                 let mut frame = 0;
                 let mut whole = false;
                 loop {
@@ -221,7 +179,11 @@ impl Evaluator<'_> {
         let origin = self.at(span, origin)?;
         let function = self.view.frames[frame].function.clone();
         let function = function.unwrap_or_else(|| "??".into());
-        self.bind(path, Binding::Local(origin, function));
+        let binding = match self.is_own(frame) {
+            true => Binding::Local(origin, function),
+            false => Binding::Foreign(origin, function),
+        };
+        self.bind(path, binding);
         self.variable_value(variable, frame, span)
             .map(Resolved::Value)
     }
@@ -241,7 +203,7 @@ impl Evaluator<'_> {
         let entry = &variable.entry;
         // A declaration within a function of what is elsewhere.
         if let Ok(Some(_)) = entry.attribute(dw::DW_AT_declaration)
-            && let Some(found) = self.global(&Path::of(&variable.name), span)?
+            && let Some(found) = self.global(&Path::of(&variable.name), Whose::Anybody, span)?
             && let Resolved::Value(value) = found
         {
             return Ok(value);
@@ -281,8 +243,14 @@ impl Evaluator<'_> {
     }
 
     /// What has the name outside of functions.
-    fn global(&mut self, path: &Path, span: &Span) -> Result<Option<Resolved>, Problem> {
+    fn global(
+        &mut self,
+        path: &Path,
+        whose: Whose,
+        span: &Span,
+    ) -> Result<Option<Resolved>, Problem> {
         let pc = self.frames(false).first().map(|frame| frame.lookup);
+        let pc = pc.filter(|_| whose == Whose::Anybody || self.is_own(0));
         let real = |kind| !matches!(kind, Kind::DeclaredVariable | Kind::DeclaredFunction);
         let mut all = Vec::new();
         if path.file.is_none()
@@ -298,13 +266,16 @@ impl Evaluator<'_> {
             self.innermost_namespace(&mut all);
         }
         if all.is_empty() {
-            let named = self.view.catalog.named(self.view.modules, path, real);
+            let named = self
+                .view
+                .catalog
+                .named_in(self.view.modules, whose, path, real);
             all = self.at(span, named.map_err(NoPlace::from))?;
         }
         if let Some(found) = self.chosen(&all, path, span)? {
             return Ok(Some(found));
         }
-        let symbol = self.linked(path, span)?;
+        let symbol = self.linked(path, whose, span)?;
         if symbol.is_some() {
             return Ok(symbol);
         }
@@ -467,7 +438,12 @@ impl Evaluator<'_> {
     }
 
     /// What only the linker knows, with the type that somebody declared, if anybody did.
-    fn linked(&mut self, path: &Path, span: &Span) -> Result<Option<Resolved>, Problem> {
+    fn linked(
+        &mut self,
+        path: &Path,
+        whose: Whose,
+        span: &Span,
+    ) -> Result<Option<Resolved>, Problem> {
         if path.file.is_some() {
             return Ok(None);
         }
@@ -485,6 +461,8 @@ impl Evaluator<'_> {
             }
         }
         let symbol = names.iter().find_map(|name| catalog.symbol(modules, name));
+        let symbol = symbol
+            .filter(|(image, _)| whose == Whose::Anybody || catalog.is_program(&image.module));
         let Some((image, symbol)) = symbol else {
             return Ok(None);
         };
@@ -564,63 +542,4 @@ impl Evaluator<'_> {
         }
         Ok(None)
     }
-}
-
-/// Where a function's code starts.
-pub(super) fn code_address(entry: &Entry) -> Result<Option<u64>, crate::Error> {
-    let unit = entry.module.unit(entry.die.unit)?;
-    if let Some(value) = entry.attribute(dw::DW_AT_entry_pc)?
-        && let Some(address) = unit.attr_address(value)?
-    {
-        return Ok(Some(address));
-    }
-    let raw = unit.entry(entry.die.offset)?;
-    let mut ranges = unit.die_ranges(&raw)?;
-    while let Some(range) = ranges.next()? {
-        if range.begin != 0 && range.begin < range.end {
-            return Ok(Some(range.begin));
-        }
-    }
-    Ok(None)
-}
-
-/// The enumeration that an enumerator is in.
-fn enumeration_of(entry: &Entry) -> Result<Option<Entry>, crate::Error> {
-    let unit = entry.module.unit(entry.die.unit)?;
-    let mut entries = unit.entries_raw(None)?;
-    let mut last = None;
-    while !entries.is_empty() {
-        let offset = entries.next_offset();
-        if offset.0 > entry.die.offset.0 {
-            break;
-        }
-        let Some(abbreviation) = entries.read_abbreviation()? else {
-            continue;
-        };
-        entries.skip_attributes(abbreviation.attributes())?;
-        if abbreviation.tag() == dw::DW_TAG_enumeration_type {
-            last = Some(offset);
-        }
-    }
-    Ok(last.map(|offset| entry.beside(offset)))
-}
-
-/// All variables of that name in a function.
-fn variables_below(function: &Entry, name: &str) -> Result<Vec<Entry>, crate::Error> {
-    let mut found = Vec::new();
-    let mut open = vec![function.clone()];
-    while let Some(entry) = open.pop() {
-        for child in entry.children()? {
-            match child.tag()? {
-                dw::DW_TAG_variable | dw::DW_TAG_formal_parameter => {
-                    if child.name()?.as_deref() == Some(name) {
-                        found.push(child);
-                    }
-                }
-                dw::DW_TAG_lexical_block => open.push(child),
-                _ => {}
-            }
-        }
-    }
-    Ok(found)
 }

@@ -93,10 +93,12 @@ impl Evaluator<'_> {
             Type::Pointer { to, .. } => Some((*to).clone()),
             Type::Array { of, .. } => Some((*of).clone()),
             function @ Type::Function(_) => Some(function),
-            Type::Reference(_) => {
-                let target = self.referent(value.clone(), span)?;
-                return self.pointed(&target, span);
-            }
+            Type::Reference(to) => match self.strip(&to, span)? {
+                Type::Pointer { to, .. } => Some((*to).clone()),
+                Type::Array { of, .. } => Some((*of).clone()),
+                function @ Type::Function(_) => Some(function),
+                _ => None,
+            },
             _ => None,
         })
     }

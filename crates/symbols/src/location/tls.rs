@@ -14,6 +14,8 @@ const LE: object::LittleEndian = object::LittleEndian;
 
 const DYNAMIC_FLAGS_1: u64 = 0x6fff_fffb;
 const IS_PROGRAM: u64 = 0x0800_0000;
+/// Where the loader leaves word for debuggers: programs have it, libraries don't.
+const DYNAMIC_DEBUG: u64 = 21;
 const RELOCATION: usize = 24;
 
 /// How a thread's copy of a module's variables is found.
@@ -168,6 +170,7 @@ fn says_program(elf: &Elf) -> bool {
             let bytes = entry[at..at + 8].try_into().expect("eight bytes");
             u64::from_le_bytes(bytes)
         };
-        word(0) == DYNAMIC_FLAGS_1 && word(8) & IS_PROGRAM != 0
+        let says = word(0) == DYNAMIC_FLAGS_1 && word(8) & IS_PROGRAM != 0;
+        says || word(0) == DYNAMIC_DEBUG
     })
 }

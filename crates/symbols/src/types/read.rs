@@ -194,6 +194,10 @@ impl Catalog {
         if let Some(known) = self.types.borrow().get(entry) {
             return Ok(known.clone());
         }
+        // A damaged file's types may contain themselves.
+        let Some(_deeper) = self.deeper() else {
+            return Err(Error::Missing("the end of types within types".into()));
+        };
         let found = self.read_type(entry)?;
         self.types.borrow_mut().insert(entry.clone(), found.clone());
         Ok(found)
@@ -213,6 +217,9 @@ impl Catalog {
 
     /// How many bytes a value takes; none if that isn't known.
     pub fn size(&self, of: &Type) -> Result<Option<u64>, Error> {
+        let Some(_deeper) = self.deeper() else {
+            return Ok(None);
+        };
         Ok(match self.strip(of)? {
             Type::Void => Some(1),
             Type::Base(base) => Some(base.size.into()),

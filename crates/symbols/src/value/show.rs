@@ -2,14 +2,17 @@
 
 use super::{Number, Place, Value, View, float_text};
 use crate::location::NoPlace;
-use crate::types::{BaseKind, Enum, Language, Member, Offset, Record, RecordKind, Type};
-use crate::variables::Catalog;
+use crate::types::{BaseKind, Enum, Language, Member, Offset, Record, Type};
 use std::fmt::Write as _;
 
 /// Elements of arrays and characters of strings, all together.
 const MOST_ELEMENTS: usize = 200;
 /// So many equal elements are shown as one.
 const REPEATS: usize = 10;
+/// No more elements are looked at, equal or not.
+const MOST_LOOKED: u64 = 4096;
+/// Larger arrays aren't read at once.
+const LARGEST_ARRAY: u64 = 1 << 20;
 const DEEPEST: usize = 20;
 const LONGEST: usize = 10_000;
 
@@ -222,15 +225,22 @@ impl Shower<'_, '_> {
             }
             *elements += *times;
         };
-        while at < count && out.len() < LONGEST {
+        let shown = count.min(MOST_LOOKED);
+        let whole = self.whole(value, of, shown)?;
+        while at < shown && out.len() < LONGEST {
             // What is gathered counts when it is written.
             let gathered = run.as_ref().map_or(0, |(_, times)| (*times).min(REPEATS));
-            if self.elements + gathered >= MOST_ELEMENTS
-                && run.as_ref().is_none_or(|r| r.1 <= REPEATS)
-            {
+            let few = run.as_ref().is_none_or(|(_, times)| *times <= REPEATS);
+            if self.elements + gathered >= MOST_ELEMENTS && few {
                 break;
             }
-            let element = self.view.element(value, at as i64)?;
+            let element = match &whole {
+                Some((bytes, size)) => {
+                    let start = at as usize * size;
+                    Value::made(of.clone(), &bytes[start..start + size])
+                }
+                None => self.view.element(value, at as i64)?,
+            };
             let mut text = String::new();
             self.inner(&element, depth + 1, &mut text)?;
             match &mut run {
@@ -248,6 +258,22 @@ impl Shower<'_, '_> {
         }
         out.push('}');
         Ok(())
+    }
+
+    /// The bytes of so many elements, and the size of one; none if they are better read one by one.
+    fn whole(
+        &mut self,
+        value: &Value,
+        of: &Type,
+        count: u64,
+    ) -> Result<Option<(Vec<u8>, usize)>, NoPlace> {
+        let size = self.view.catalog.size(of)?.unwrap_or(0);
+        let len = size.saturating_mul(count);
+        if size == 0 || len > LARGEST_ARRAY || !matches!(value.place, Place::Memory(_)) {
+            return Ok(None);
+        }
+        let bytes = self.view.bytes(value, len)?;
+        Ok(Some((bytes, size as usize)))
     }
 
     fn record(&mut self, value: &Value, record: &Record, depth: usize, out: &mut String) -> Shown {
@@ -554,95 +580,4 @@ fn string_text(bytes: &[u8]) -> String {
         out.push_str("\"\"");
     }
     out
-}
-
-impl Catalog {
-    /// A type's name as people write it.
-    pub fn type_name(&self, of: &Type) -> Result<String, NoPlace> {
-        let mut inner = String::new();
-        let base = self.declared(of, &mut inner, 0)?;
-        let space = if inner.is_empty() || inner.starts_with('[') {
-            ""
-        } else {
-            " "
-        };
-        Ok(format!("{base}{space}{inner}"))
-    }
-
-    /// The base's name; what is derived from it goes around `inner`, as in C's declarations.
-    fn declared(&self, of: &Type, inner: &mut String, depth: usize) -> Result<String, NoPlace> {
-        if depth > 50 {
-            return Ok("...".into());
-        }
-        let parenthesised = |inner: &mut String| {
-            if inner.starts_with(['*', '&']) {
-                *inner = format!("({inner})");
-            }
-        };
-        Ok(match self.look(of)? {
-            Type::Void => "void".into(),
-            Type::Base(base) => base.name.to_string(),
-            Type::Named { name, .. } => name.to_string(),
-            Type::Other { name, .. } => name.to_string(),
-            Type::Enum(of) => match (&of.name, of.language) {
-                (Some(name), Language::C) => format!("enum {name}"),
-                (Some(name), _) => name.to_string(),
-                (None, _) => "enum {...}".into(),
-            },
-            Type::Record(record) => {
-                let word = match record.kind {
-                    RecordKind::Struct => "struct",
-                    RecordKind::Class => "class",
-                    RecordKind::Union => "union",
-                };
-                match (&record.name, record.language) {
-                    (Some(name), Language::C) => format!("{word} {name}"),
-                    (Some(name), _) => name.to_string(),
-                    (None, _) => format!("{word} {{...}}"),
-                }
-            }
-            Type::Pointer {
-                name: Some(name), ..
-            } => name.to_string(),
-            Type::Pointer { to, .. } => {
-                inner.insert(0, '*');
-                self.declared(&to, inner, depth + 1)?
-            }
-            Type::Reference(to) => {
-                inner.insert(0, '&');
-                self.declared(&to, inner, depth + 1)?
-            }
-            Type::Qualified { word, of } => {
-                // After a pointer's star, before anything else.
-                if matches!(self.look(&of)?, Type::Pointer { .. }) {
-                    *inner = format!(" {word}{}{inner}", if inner.is_empty() { "" } else { " " });
-                    self.declared(&of, inner, depth + 1)?
-                } else {
-                    format!("{word} {}", self.declared(&of, inner, depth + 1)?)
-                }
-            }
-            Type::Array { of, count } => {
-                parenthesised(inner);
-                let count = count.map_or_else(String::new, |count| count.to_string());
-                let _ = write!(inner, "[{count}]");
-                self.declared(&of, inner, depth + 1)?
-            }
-            Type::Function(function) => {
-                parenthesised(inner);
-                let mut parameters = Vec::new();
-                for parameter in &function.parameters {
-                    parameters.push(self.type_name(parameter)?);
-                }
-                if function.variadic {
-                    parameters.push("...".into());
-                }
-                if parameters.is_empty() && !function.open {
-                    parameters.push("void".into());
-                }
-                let _ = write!(inner, "({})", parameters.join(", "));
-                self.declared(&function.returns, inner, depth + 1)?
-            }
-            Type::Entry(_) => "?".into(),
-        })
-    }
 }

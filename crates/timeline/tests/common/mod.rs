@@ -150,6 +150,11 @@ pub fn open_with(folder: &Path, change: impl FnOnce(&mut Settings)) -> Timeline 
     Timeline::open(&recording, stream, settings).unwrap()
 }
 
+pub fn open_stream(folder: &Path, stream: u32) -> Timeline {
+    let recording = Recording::open(folder).unwrap();
+    Timeline::open(&recording, stream, Settings::new(Options::default())).unwrap()
+}
+
 pub fn spread(times: &mut [Duration]) -> String {
     times.sort();
     let at = |part: f64| times.get(((times.len() as f64 - 1.0) * part) as usize);

@@ -89,6 +89,11 @@ impl Queues {
         Some(word)
     }
 
+    /// The word that a thread waits at.
+    pub fn place_of(&self, slot: usize) -> Option<u64> {
+        self.place.get(&slot).copied()
+    }
+
     pub fn waiters(&self, word: u64) -> usize {
         self.by_word.get(&word).map_or(0, VecDeque::len)
     }

@@ -4,8 +4,10 @@
 //! the others here. As long as there is one thread, nothing here costs anything; the first `clone`
 //! makes the process *multi-threaded* (see [`crate::host::swap`]) for good.
 
+pub mod aim;
 pub mod calls;
 pub mod clock;
+mod deadlock;
 pub mod exit;
 pub mod identity;
 pub mod lifecycle;
@@ -27,6 +29,7 @@ use crate::guest::futex::queues::Queues;
 use crate::guest::signals::ThreadSignals;
 use crate::host::proxy::{Pool, Proxy};
 use crate::host::sigset::SigSet;
+use crate::kernel::chaos::Chaos;
 
 /// What is done with the result of a call that had to wait, in the thread's own turn: gets the
 /// kernel's answer, gives the guest's.
@@ -140,6 +143,8 @@ pub struct Threads {
     /// Single steps since the guest last left the cache at a tick. 0 after any other exit.
     pub steps: u32,
     midway: bool,
+    /// That nobody can ever go on was noted.
+    deadlock_told: bool,
     policy: policy::Policy,
     timers: BinaryHeap<Timer>,
     waits: u64,
@@ -164,6 +169,7 @@ impl Default for Threads {
             turn: turns::Turn::default(),
             steps: 0,
             midway: false,
+            deadlock_told: false,
             policy: policy::Policy::default(),
             timers: BinaryHeap::new(),
             waits: 0,
@@ -213,6 +219,11 @@ impl Threads {
             .or_else(|| self.iter().find(|&(slot, _)| slot == self.current))
             .or_else(|| self.iter().next());
         any.map_or(self.current, |(slot, _)| slot)
+    }
+
+    /// The futex word that a thread waits at.
+    fn waits_at(&self, slot: usize) -> Option<u64> {
+        self.futexes.place_of(slot).or(self.pi.place_of(slot))
     }
 
     fn add(&mut self, thread: Box<Thread>) -> usize {
@@ -266,6 +277,17 @@ impl Executor {
         self.threads
             .get(self.threads.current)
             .map_or(0, |thread| thread.tid)
+    }
+
+    /// Where decisions about what the kernel seldom does come from.
+    pub fn chaos(&mut self) -> &mut Chaos {
+        &mut self.threads.policy.chaos
+    }
+
+    /// The current thread has to wait for long.
+    pub fn lose_turn(&mut self) {
+        self.threads.policy.delays();
+        self.yield_turn();
     }
 
     /// Ends the turn of the current thread: `sched_yield`, `pause`.

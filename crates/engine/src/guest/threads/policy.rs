@@ -7,6 +7,8 @@
 
 use std::collections::VecDeque;
 
+use super::aim::{Aim, Ending};
+use crate::kernel::chaos::Chaos;
 use crate::program::{Options, Sched};
 
 /// A turn of the fair policy when others wait: about half a millisecond, so that a switch (half a
@@ -28,16 +30,45 @@ const TURNS_IN_A_ROW: u32 = 20;
 const FAIR_CALL: u64 = 1_000;
 const HUNTING_CALL: u64 = 64;
 
-/// Single steps after a turn's last tick are fewer than this: more than most stretches between
-/// two ticks have, so that any instruction can be the last.
-const MOST_STEPS: u64 = 16;
+/// Single steps after a turn's last tick are fewer than one of these, which is so likely (in 64ths). The first is
+/// more than most stretches between two ticks have; straight-line code may be longer, so under policies that hunt
+/// a few turns end far behind a tick. More than a replay would follow: 4096.
+const FAIR_STEPS: [(u64, u64); 1] = [(64, 16)];
+const HUNTING_STEPS: [(u64, u64); 3] = [(54, 16), (8, 64), (2, 512)];
+
+/// Turns that look for a certain instruction to end at give up after so many steps: few where there are many
+/// turns (a step takes a microsecond), more where every one counts. They count up to the last.
+const SHORT_AIM: u32 = 128;
+const LONG_AIM: u32 = 1500;
+const FEW_POINTS: usize = 12;
+const MOST_COUNTED: u64 = 4;
+
+/// Log2 of the least work for which a delay lasts, and of how many times as much it may last.
+const DELAY: u64 = 8;
+/// Log2 of the least work for which `random` holds a thread back at the end of its turn.
+const HELD: u64 = 3;
+
+/// One turn in so many, under `random`, ends before its first tick: some steps after the event that it began with.
+const TICKLESS_TURNS: u64 = 8;
+/// `random` without a length: turns are shorter than 2 to this.
+const OCTAVES: u64 = 16;
 
 /// For `pct`, when nothing else is said.
 const DEPTH: u32 = 3;
+/// `pct` without a length: 2,000 ticks to 2 million, each order of magnitude as likely as the next.
+const SHORTEST_RUN: u64 = 2_000;
+const RUN_OCTAVES: u64 = 10;
+/// What a new thread counts for as it begins, so that a change point may well fall there.
+const NEW_THREAD: u64 = 64;
+/// `pct`: a runnable thread that wasn't chosen for this many times (and up to 16 times as many, by seed) is put
+/// first once. Otherwise threads that come and go for ever could keep the others waiting for ever.
+const PATIENCE: u32 = 64;
 
 /// Priorities: those given at first are above `HIGH`, those after a change point between 1 and the
-/// depth, those of threads that gave way below 0, each lower than the one before.
+/// depth, those of threads that gave way below 0, each lower than the one before, those of threads
+/// that waited for too long above `HIGHEST`, each higher than the one before.
 const HIGH: i64 = 1 << 32;
+const HIGHEST: i64 = 1 << 34;
 
 /// SplitMix64 (Steele, Lea, Flood 2014). Our own, because a seed written down once must mean the
 /// same schedule in every later version: no library promises that.
@@ -82,6 +113,10 @@ pub struct Standing {
     /// Where it was when its last whole turn ended: instruction and registers.
     last: (u64, [u64; 16]),
     suspicion: u32,
+    /// How often another was chosen while it could have been.
+    passed_over: u32,
+    /// `random`: it isn't chosen before so much work is done, as long as there are others.
+    held_until: u64,
 }
 
 /// Where a policy finds what it remembers of each thread.
@@ -109,14 +144,28 @@ pub struct Policy {
     sched: Sched,
     /// For decisions about turns.
     turns: Generator,
+    /// For what the kernel is made to do.
+    pub chaos: Chaos,
     /// For what comes from outside (signals, ended calls), so that it doesn't shift the rest.
     outside: Generator,
     /// Work so far: ticks, and calls by what they count for.
     work: u64,
+    /// `random`: turns are shorter than 2 to this.
+    octaves: u64,
+    /// `random`: for how much work the thread is held whose turn ends.
+    hold: Option<u64>,
+    /// For how long at most: less than 2 to this times the least.
+    hold_octaves: u64,
+    /// How many turns in eight end so.
+    holding: u64,
+    /// How many turns in 64 end at a certain instruction.
+    aiming: u64,
     /// `pct`: where priorities change, last first.
     points: Vec<u64>,
-    /// The lowest priority given so far.
+    /// The lowest and the highest priority given so far.
     lowest: i64,
+    highest: i64,
+    patience: u32,
     turns_in_a_row: u32,
 }
 
@@ -134,22 +183,52 @@ impl Policy {
             sched: options.sched,
             turns: Generator::new(seeds.number()),
             outside: Generator::new(seeds.number()),
+            chaos: Chaos::new(options.chaos, seeds.number()),
             work: 0,
+            octaves: OCTAVES,
+            hold: None,
+            hold_octaves: 1,
+            holding: 0,
+            aiming: 0,
             points: Vec::new(),
             lowest: 0,
+            highest: HIGHEST,
+            patience: PATIENCE,
             turns_in_a_row: 0,
         };
-        if options.sched == Sched::Pct {
-            policy.choose_points(options.depth.unwrap_or(DEPTH));
+        match options.sched {
+            Sched::Fair => {}
+            Sched::Random => policy.choose_octaves(options.length),
+            Sched::Pct => {
+                policy.choose_points(options.depth.unwrap_or(DEPTH), options.length);
+                policy.patience <<= policy.turns.below(5);
+                policy.aiming = 44;
+            }
         }
         policy
     }
 
-    /// Change points over the length of a run, which is guessed: 100,000 to 1.6 million ticks,
-    /// each order of magnitude as likely as the next.
-    fn choose_points(&mut self, depth: u32) {
-        let base = 100_000 << self.turns.below(4);
-        let length = base + self.turns.below(base);
+    /// How long the longest turns are and how many end with the thread held back, once for the whole run: some bugs
+    /// need threads that are hardly apart, others one that stays where it is while others get far ahead.
+    fn choose_octaves(&mut self, length: Option<u64>) {
+        let magnitude = length.map_or(OCTAVES, |length| u64::from(length.max(4).ilog2()));
+        let most = magnitude.min(OCTAVES);
+        // Most bugs need some work between two switches, and not much.
+        self.octaves = match self.turns.below(2) {
+            0 if most > 8 => 3 + self.turns.below(6),
+            _ => 1 + self.turns.below(most),
+        };
+        self.hold_octaves = 1 + self.turns.below(magnitude.saturating_sub(HELD + 1).max(1));
+        self.holding = [0, 1, 4, 4, 4, 4][self.turns.below(6) as usize];
+        self.aiming = [8, 40, 60][self.turns.below(3) as usize];
+    }
+
+    /// Change points, uniformly over the length of a run; without one it is guessed.
+    fn choose_points(&mut self, depth: u32, length: Option<u64>) {
+        let length = length.unwrap_or_else(|| {
+            let base = SHORTEST_RUN << self.turns.below(RUN_OCTAVES);
+            base + self.turns.below(base)
+        });
         let count = depth.saturating_sub(1);
         self.points = (0..count).map(|_| self.turns.below(length)).collect();
         self.points.sort_unstable_by(|a, b| b.cmp(a));
@@ -176,9 +255,10 @@ impl Policy {
                 };
                 usual / 2 + self.turns.below(usual)
             }
-            // From a few ticks to tens of thousands, each order of magnitude as likely as the next.
+            // From none to as many as was chosen, each order of magnitude as likely as the next.
+            Sched::Random if self.turns.below(TICKLESS_TURNS) == 0 => 0,
             Sched::Random => {
-                let base = 4 << self.turns.below(14);
+                let base = 1 << self.turns.below(self.octaves);
                 base + self.turns.below(base)
             }
             Sched::Pct => match self.points.last() {
@@ -193,19 +273,59 @@ impl Policy {
         (self.sched != Sched::Random).then(|| GLANCE + self.turns.below(GLANCE))
     }
 
-    /// How many instructions a turn goes on after its last tick; `outside`: it ends because
-    /// something came from there.
-    pub fn steps(&mut self, outside: bool) -> u32 {
+    /// How a turn ends after its last tick; `outside`: it ends because something came from there.
+    pub fn ending(&mut self, outside: bool) -> Ending {
         let generator = if outside {
             &mut self.outside
         } else {
             &mut self.turns
         };
-        // Often none: at a tick itself, data is as likely to be half done as anywhere.
+        if self.holding != 0 && !outside && generator.below(8) < self.holding {
+            let base = 1 << (HELD + generator.below(self.hold_octaves));
+            self.hold = Some(base + generator.below(base));
+        }
+        // Often at once: at a tick itself, data is as likely to be half done as anywhere.
         if generator.below(4) == 0 {
-            0
-        } else {
-            generator.below(MOST_STEPS) as u32
+            return Ending::AT_TICK;
+        }
+        let most = match self.sched {
+            Sched::Pct if self.points.len() < FEW_POINTS => LONG_AIM,
+            _ => SHORT_AIM,
+        };
+        let mut which = generator.below(64);
+        if which < self.aiming {
+            let count = 1 + generator.below(MOST_COUNTED) as u32;
+            let aim = match which % 4 {
+                0 => Aim::Lock {
+                    count,
+                    after: false,
+                },
+                1 => Aim::Lock { count, after: true },
+                _ => Aim::Access(count),
+            };
+            return Ending { aim, most };
+        }
+        let likely: &[(u64, u64)] = match self.sched {
+            Sched::Fair => &FAIR_STEPS,
+            Sched::Random | Sched::Pct => &HUNTING_STEPS,
+        };
+        which = generator.below(64);
+        let mut most = 0;
+        for &(share, steps) in likely {
+            if which < share {
+                most = generator.below(steps) as u32;
+                break;
+            }
+            which -= share;
+        }
+        let aim = Aim::Steps;
+        Ending { aim, most }
+    }
+
+    /// A thread begins.
+    pub fn begins(&mut self) {
+        if self.sched == Sched::Pct {
+            self.count_work(NEW_THREAD);
         }
     }
 
@@ -253,8 +373,21 @@ impl Policy {
     ) -> Option<usize> {
         match self.sched {
             Sched::Fair => queue.pop_front(),
-            Sched::Random if queue.is_empty() => None,
-            Sched::Random => queue.remove(self.turns.below(queue.len() as u64) as usize),
+            Sched::Random => {
+                let hold = self.hold.take().map_or(0, |hold| self.work + hold);
+                if let Some(current) = current {
+                    standings.of(current).held_until = hold;
+                }
+                let work = self.work;
+                let mut held = |at: &usize| standings.of(queue[*at]).held_until > work;
+                let free: Vec<usize> = (0..queue.len()).filter(|at| !held(at)).collect();
+                let at = match free.len() {
+                    0 if current.is_some() => return None,
+                    0 => self.turns.below(queue.len().max(1) as u64) as usize,
+                    count => free[self.turns.below(count as u64) as usize],
+                };
+                queue.remove(at)
+            }
             Sched::Pct => {
                 for &slot in current.iter().chain(queue.iter()) {
                     let priority = &mut standings.of(slot).priority;
@@ -277,9 +410,29 @@ impl Policy {
                     _ => {}
                 }
                 self.turns_in_a_row = 0;
-                best.and_then(|at| queue.remove(at))
+                let chosen = self.neglected(queue, standings).or(best)?;
+                let slot = queue.remove(chosen);
+                queue
+                    .iter()
+                    .for_each(|&other| standings.of(other).passed_over += 1);
+                slot.inspect(|&slot| standings.of(slot).passed_over = 0)
             }
         }
+    }
+
+    /// Where in the queue one is that has waited for too long; it gets the highest priority.
+    fn neglected(
+        &mut self,
+        queue: &VecDeque<usize>,
+        standings: &mut impl Standings,
+    ) -> Option<usize> {
+        let patience = self.patience;
+        let at = queue
+            .iter()
+            .position(|&slot| standings.of(slot).passed_over >= patience)?;
+        self.highest += 1;
+        standings.of(queue[at]).priority = Some(self.highest);
+        Some(at)
     }
 
     /// Change points that were reached lower the priority of whoever reached them.
@@ -298,7 +451,13 @@ impl Policy {
 
     /// Whether any waiter may be woken, rather than the one that waits longest.
     pub fn wakes_at_random(&self) -> bool {
-        self.sched == Sched::Random
+        self.sched == Sched::Random || self.chaos.mixes_wakes()
+    }
+
+    /// The current thread is to be held back for long.
+    pub fn delays(&mut self) {
+        let base = 1 << (DELAY + self.turns.below(DELAY));
+        self.hold = Some(base + self.turns.below(base));
     }
 
     /// A choice out of `count`.
@@ -355,7 +514,7 @@ mod tests {
                 let decide = |_| {
                     (
                         policy.turn_length(&Standing::default()),
-                        policy.steps(false),
+                        policy.ending(false),
                     )
                 };
                 (0..50).map(decide).collect::<Vec<_>>()
@@ -380,25 +539,101 @@ mod tests {
         let lengths: Vec<u64> = (0..1000)
             .map(|_| policy.turn_length(&Standing::default()))
             .collect();
-        assert!(lengths.iter().any(|&l| l < 16) && lengths.iter().any(|&l| l > 20_000));
-        assert!(lengths.iter().all(|&l| (4..65_536).contains(&l)));
+        let longest = 1 << policy.octaves;
+        assert!(lengths.iter().any(|&l| l == 0) && lengths.iter().any(|&l| l > longest / 2));
+        assert!(lengths.iter().all(|&l| l < longest));
+        // By seed some runs have short turns only; none has longer ones than the run is.
+        let octaves = |length| {
+            let options = |seed| Options {
+                sched: Sched::Random,
+                seed: Some(seed),
+                length,
+                ..Options::default()
+            };
+            let all = (0..200).map(|seed| Policy::new(&options(seed), 0).octaves);
+            let all: std::collections::BTreeSet<u64> = all.collect();
+            (all.first().copied(), all.last().copied())
+        };
+        assert_eq!(octaves(None), (Some(1), Some(OCTAVES)));
+        assert_eq!(octaves(Some(1_500)), (Some(1), Some(10)));
     }
 
     #[test]
     fn any_of_sixteen_instructions_can_be_last() {
-        let mut policy = policy(Sched::Fair, 3);
-        let mut seen = [0; MOST_STEPS as usize];
+        let mut fair = policy(Sched::Fair, 3);
+        let mut seen = [0; 16];
         for _ in 0..2000 {
-            seen[policy.steps(false) as usize] += 1;
+            seen[fair.ending(false).most as usize] += 1;
         }
         assert!(seen.iter().all(|&n| n > 0) && seen[0] > 400);
+        let mut hunting = policy(Sched::Pct, 3);
+        let mut seen = [0; 512];
+        let mut aims = std::collections::HashMap::new();
+        for _ in 0..2_000_000 {
+            let ending = hunting.ending(false);
+            *aims.entry(format!("{:?}", ending.aim)).or_insert(0) += 1;
+            if ending.aim == Aim::Steps {
+                seen[ending.most as usize] += 1;
+            }
+        }
+        assert!(seen.iter().all(|&n| n > 0));
+        assert!(seen[..16].iter().sum::<u32>() > 150_000);
+        assert_eq!(aims.len(), 1 + 3 * MOST_COUNTED as usize);
+        assert!(aims.values().all(|&n| n > 5_000), "{aims:?}");
+    }
+
+    #[test]
+    fn change_points_lie_within_the_run() {
+        let points = |length, depth| {
+            let options = |seed| Options {
+                sched: Sched::Pct,
+                seed: Some(seed),
+                depth: Some(depth),
+                length,
+                ..Options::default()
+            };
+            let of = |seed| Policy::new(&options(seed), 0).points;
+            (0..300).map(of).collect::<Vec<_>>()
+        };
+        let all = points(Some(3_000), 3);
+        assert!(all.iter().all(|points| points.len() == 2));
+        let each = || all.iter().flatten();
+        assert!(each().all(|&point| point < 3_000));
+        let early = each().filter(|&&point| point < 300).count();
+        assert!(
+            (30..90).contains(&early),
+            "{early} of 600 in the first tenth"
+        );
+        let guessed = points(None, 2);
+        let early = guessed.iter().filter(|points| points[0] < 4_000).count();
+        assert!(early > 30, "{early} of 300 early");
+    }
+
+    #[test]
+    fn nobody_is_passed_over_for_ever() {
+        let mut policy = policy(Sched::Pct, 9);
+        policy.points.clear();
+        let mut standings = vec![Standing::default(); 2];
+        standings[0].priority = Some(-1);
+        let mut queue = VecDeque::from([0]);
+        // Threads come and go, all of them with priorities above the first's.
+        let mut rounds = 0;
+        loop {
+            standings[1].priority = Some(HIGH + rounds);
+            queue.push_back(1);
+            if policy.next(&mut queue, None, &mut standings) == Some(0) {
+                break;
+            }
+            rounds += 1;
+        }
+        assert!((i64::from(PATIENCE)..=i64::from(PATIENCE) * 16).contains(&rounds));
     }
 
     #[test]
     fn what_comes_from_outside_shifts_nothing() {
         let (mut quiet, mut disturbed) = (policy(Sched::Random, 5), policy(Sched::Random, 5));
         for _ in 0..20 {
-            disturbed.steps(true);
+            disturbed.ending(true);
             let standing = Standing::default();
             assert_eq!(
                 quiet.turn_length(&standing),

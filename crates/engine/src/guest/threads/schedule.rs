@@ -36,6 +36,7 @@ impl Executor {
                 self.expire_timers();
                 self.stop_clock();
                 if !self.next_thread() {
+                    self.watch_for_deadlock();
                     let timeout = self.until_next_timer();
                     govern::park();
                     self.gs.hub.sleep(timeout);
@@ -49,6 +50,9 @@ impl Executor {
                 self.deliver_to_current();
             }
             self.refill();
+            if self.tickless_turn() {
+                continue;
+            }
             self.gs.hub.entering_guest();
             self.record_loose_effects();
             if !self.gs.hub.any() && !self.attention() {

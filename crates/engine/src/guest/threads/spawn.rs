@@ -79,6 +79,7 @@ impl Executor {
             let _ = self.put(child_tid, &(tid as i32));
         }
         self.threads.queue.push_back(slot);
+        self.threads.policy.begins();
         self.record_new_thread(slot);
         Outcome::Return(tid)
     }
@@ -116,6 +117,8 @@ impl Executor {
         let main = self.current();
         main.proxy = Some(proxy);
         main.signals.kernel_mask = mask;
+        // What it did alone is nobody's turn.
+        self.count_ticks();
         self.threads.multi = true;
         self.start_clock();
         ret

@@ -2,16 +2,18 @@
 //!
 //! A turn ends, and a signal is delivered, only at places that can be found again: right after an
 //! event (a system call, an instruction that the engine answers, a fault), or when the budget is
-//! exactly used up, or a known number of single instructions after that. The single steps are there
+//! exactly used up, or a known number of single instructions after one of these. The single steps are there
 //! so that any instruction can be a turn's last; races lie between instructions, and ticks alone
 //! would hide most of them.
 
+use super::aim::Ending;
 use super::policy::{Standing, Standings};
 use super::{Thread, Threads};
 use crate::context::Exit;
 use crate::executor::Executor;
 use crate::guest::trap_flag::TRAP_FLAG;
 use crate::kernel::stop;
+use crate::memory::govern;
 
 /// Ticks of a turn when nobody else wants to run. Only bounds how long a request to stop may go
 /// unnoticed: some milliseconds.
@@ -43,6 +45,8 @@ pub struct Turn {
     /// Ticks that will be added when the budget is used up, before the turn is over.
     to_come: i64,
     glance: Glance,
+    /// It ends some steps after the event that it begins with.
+    tickless: bool,
 }
 
 /// Looking at a thread at the beginning of its turn: has anything changed between two ticks? One
@@ -116,8 +120,8 @@ impl Executor {
         }
         let exact = self.recording() || self.threads.policy.hunts();
         if exact && self.lockstep.is_none() && (kicked || !self.threads.queue.is_empty()) {
-            let steps = self.threads.policy.steps(kicked);
-            self.take_steps(steps);
+            let ending = self.threads.policy.ending(kicked);
+            self.take_steps(ending);
         }
     }
 
@@ -151,9 +155,9 @@ impl Executor {
         Glanced::GoesOn
     }
 
-    /// Runs up to `count` single instructions. One that leads to an event is the last.
-    fn take_steps(&mut self, count: u32) {
-        for _ in 0..count {
+    /// Runs single instructions to the turn's end. One that leads to an event is the last.
+    fn take_steps(&mut self, mut ending: Ending) {
+        while !self.ends_here(&mut ending) {
             // Those are stepped anyway, each with an event.
             if self.gs.regs.rflags & TRAP_FLAG != 0 {
                 return;
@@ -203,6 +207,8 @@ impl Executor {
                 threads.policy.turn_length(standing) as i64
             }
         };
+        threads.turn.tickless = length == 0;
+        let length = length.max(1);
         let glance = (company == Company::Others)
             .then(|| threads.policy.glance())
             .flatten();
@@ -217,6 +223,26 @@ impl Executor {
         threads.turn.calls = 0;
         threads.budget = budget;
         self.gs.add_ticks(budget - left);
+    }
+
+    /// A turn without ticks: a step or more, and it is over. False if this isn't one.
+    pub(super) fn tickless_turn(&mut self) -> bool {
+        if !std::mem::take(&mut self.threads.turn.tickless) || self.lockstep.is_some() {
+            return false;
+        }
+        // Steps are counted from an event or a tick. If nobody else could run, the turn before ended in between.
+        if self.threads.steps != 0 {
+            return false;
+        }
+        self.record_loose_effects();
+        govern::runs_guest();
+        self.nothing_happened();
+        self.note_budget();
+        let mut ending = self.threads.policy.ending(false);
+        ending.most = ending.most.max(1);
+        self.threads.turn_over();
+        self.take_steps(ending);
+        true
     }
 
     /// The ticks of the current thread so far.

@@ -1,0 +1,340 @@
+//! `clew hunt`: runs a program under many schedules and keeps the recordings of runs that fail.
+//!
+//! In: the command line. Out: what was found, for people or as JSON; a line of progress on a terminal.
+
+pub mod arguments;
+
+use std::ffi::{CStr, OsString};
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Serialize;
+
+use crate::text::{self, Style};
+use crate::{recordings, run};
+use arguments::{Guard, Hunt, Sched};
+use clew_hunt::run::{Ended, Runner};
+use clew_hunt::{Condition, Found, News, Report, Settings, Stopped, Strategy, Tally};
+
+const NOTHING_FOUND: i32 = 1;
+const WRONG_LINE: i32 = 2;
+const INTERRUPTED: i32 = 130;
+const CANT_HUNT: i32 = 125;
+
+/// When neither runs nor time are given.
+const USUAL_RUNS: u64 = 1000;
+/// Lines of a failing run's output that are shown.
+const LAST_LINES: usize = 3;
+
+/// Set by Ctrl-C and other wishes that it should end.
+static STOP: AtomicBool = AtomicBool::new(false);
+
+pub fn hunt(line: &Hunt, envp: &[&CStr]) -> i32 {
+    if line.sched == Sched::Idiom {
+        eprintln!(
+            "clew: --sched idiom (steering runs by which accesses were seen) isn't there yet; without --sched, runs are a \
+             mixture of random and pct"
+        );
+        return WRONG_LINE;
+    }
+    // What can't be run at all is said before anything is made.
+    if let Err(status) = run::request(&line.program, &run::Switches::default(), envp) {
+        return status;
+    }
+    let settings = match settings(line, envp) {
+        Ok(settings) => settings,
+        Err(message) => {
+            eprintln!("clew: {}", text::plain(&message));
+            return CANT_HUNT;
+        }
+    };
+    prepare_signals();
+    let mut screen = Screen {
+        json: line.json,
+        progress: std::io::stderr().is_terminal() && !line.json,
+        style: Style::stdout(),
+        settings: &settings,
+    };
+    let hunted = clew_hunt::hunt(&settings, &STOP, &mut |news| screen.show(&news));
+    screen.clear();
+    match hunted {
+        Ok(report) => {
+            screen.end(&report);
+            match (report.found.is_empty(), report.stopped) {
+                (false, _) => 0,
+                (true, Stopped::Interrupted) => INTERRUPTED,
+                (true, _) => NOTHING_FOUND,
+            }
+        }
+        Err(error) => {
+            eprintln!("clew: {}", text::plain(&error.to_string()));
+            CANT_HUNT
+        }
+    }
+}
+
+/// The guard of a hunt, see [`clew_hunt::guard`].
+pub fn guard(line: &Guard) -> i32 {
+    clew_hunt::guard::guard(std::io::stdin().lock(), &line.dir, &line.prefix);
+    0
+}
+
+fn settings(line: &Hunt, envp: &[&CStr]) -> Result<Settings, String> {
+    let exe = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
+    let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let conditions = match line.fail_if.is_empty() {
+        true => Condition::usual(),
+        false => line.fail_if.clone(),
+    };
+    let runs = match line.time {
+        None => Some(line.runs.unwrap_or(USUAL_RUNS)),
+        Some(_) => line.runs,
+    };
+    Ok(Settings {
+        runner: Runner {
+            exe,
+            options: line
+                .portable
+                .then(|| OsString::from("--portable"))
+                .into_iter()
+                .collect(),
+            program: line.program.clone(),
+        },
+        place: recordings::place(envp).map_err(|error| error.to_string())?,
+        runs,
+        time: line.time,
+        jobs: line.jobs.map_or(processors, |jobs| jobs as usize),
+        strategy: match line.sched {
+            Sched::Random => Strategy::Random,
+            Sched::Pct => Strategy::Pct(line.depth),
+            Sched::Chaos => Strategy::Chaos,
+            Sched::Mixed | Sched::Idiom => Strategy::Mixed,
+        },
+        chaos: line.chaos.map(|kinds| kinds.names()),
+        seed: line.seed,
+        shard: line.shard,
+        conditions,
+        timeout: line.timeout,
+        keep: line.keep as usize,
+    })
+}
+
+/// Ctrl-C, a hang-up or a wish to terminate ends the hunt in order. Runs leave no cores behind.
+fn prepare_signals() {
+    extern "C" fn stop(_signo: i32) {
+        STOP.store(true, Ordering::Relaxed);
+    }
+    let none = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: the handler does nothing but set a flag; the structures are whole.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = stop as *const () as usize;
+        for signo in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            libc::sigaction(signo, &raw const action, std::ptr::null_mut());
+        }
+        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+        let mut limit = none;
+        if libc::getrlimit(libc::RLIMIT_CORE, &raw mut limit) == 0 {
+            limit.rlim_cur = 0;
+            libc::setrlimit(libc::RLIMIT_CORE, &raw const limit);
+        }
+    }
+}
+
+/// What the user sees.
+struct Screen<'a> {
+    json: bool,
+    progress: bool,
+    style: Style,
+    settings: &'a Settings,
+}
+
+impl Screen<'_> {
+    fn show(&mut self, news: &News) {
+        match news {
+            News::Progress(tally) => self.progress(tally),
+            News::Found(found) if !self.json => {
+                self.clear();
+                text::print(&self.found(found));
+            }
+            News::Found(_) => {}
+        }
+    }
+
+    fn progress(&self, tally: &Tally) {
+        if !self.progress {
+            return;
+        }
+        let of = self
+            .settings
+            .runs
+            .map_or(String::new(), |runs| format!(" of {}", text::count(runs)));
+        let mut line = format!(
+            "{}{of} runs, {}, {} tried, {} failed",
+            text::count(tally.runs),
+            rate(tally),
+            text::counted(tally.runs.saturating_sub(1), "schedule"),
+            text::count(tally.failed),
+        );
+        if let Some((name, preemptions)) = &tally.best {
+            let fewest = text::counted(*preemptions, "preemption");
+            line.push_str(&format!(", best so far {name} with {fewest}"));
+        }
+        eprint!("\r\x1b[K{line}");
+        let _ = std::io::stderr().flush();
+    }
+
+    fn clear(&self) {
+        if self.progress {
+            eprint!("\r\x1b[K");
+        }
+    }
+
+    /// What was found, and what to do with it.
+    fn found(&self, found: &Found) -> String {
+        let style = self.style;
+        let name = text::plain(&found.name);
+        let why = style.bad(&text::plain(&found.why));
+        let mut out = format!(
+            "found: {}, {why}, after {} ({})\n",
+            style.bold(&name),
+            text::counted(found.after, "run"),
+            text::counted(found.schedule.preemptions, "preemption"),
+        );
+        if let Ended::Deadlock(who) = &found.ended {
+            for line in who.lines() {
+                out.push_str(&format!("  {}\n", text::plain(line)));
+            }
+        }
+        for line in last_lines(&found.stderr) {
+            out.push_str(&format!("  | {line}\n"));
+        }
+        let row = |what: &str, command: String| format!("  {what:9}{command}\n");
+        out.push_str(&row("replay", format!("clew replay {name}")));
+        out.push_str(&row("debug", format!("clew debug {name}")));
+        out.push_str(&row("again", self.command(found)));
+        out
+    }
+
+    /// The command that makes the same run once more.
+    fn command(&self, found: &Found) -> String {
+        let options = found.plan.options().join(" ");
+        let words = self.settings.runner.program.iter();
+        let words: Vec<String> = words
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        format!("clew record {options} -- {}", text::command(&words))
+    }
+
+    fn end(&self, report: &Report) {
+        if self.json {
+            let json = serde_json::to_string(&self.facts(report)).unwrap_or_default();
+            return text::print(&format!("{json}\n"));
+        }
+        let tally = &report.tally;
+        let runs = format!(
+            "{} in {} ({})",
+            text::counted(tally.runs, "run"),
+            text::duration(tally.elapsed.as_nanos() as u64),
+            rate(tally),
+        );
+        let interrupted = match report.stopped {
+            Stopped::Interrupted => "interrupted: ",
+            _ => "",
+        };
+        text::print(&match report.found.len() {
+            0 => format!("{interrupted}no failure in {runs}\n"),
+            kept => format!(
+                "{interrupted}{runs}, {} failed, {} kept\n",
+                text::count(tally.failed),
+                text::count(kept as u64)
+            ),
+        });
+        let pointless = tally.threads < 2 && self.settings.chaos.is_none();
+        if report.found.is_empty() && pointless && tally.runs > 1 {
+            eprintln!(
+                "clew: the program never had a second thread, so schedules made little difference; --chaos may"
+            );
+        }
+    }
+
+    fn facts(&self, report: &Report) -> Facts {
+        let found = |found: &Found| FoundFacts {
+            name: found.name.clone(),
+            folder: found.folder.to_string_lossy().into_owned(),
+            run: found.run,
+            after_runs: found.after,
+            why: found.why.clone(),
+            ended: found.ended.to_string(),
+            deadlock: match &found.ended {
+                Ended::Deadlock(who) => Some(who.clone()),
+                _ => None,
+            },
+            preemptions: found.schedule.preemptions,
+            options: found.plan.options(),
+        };
+        Facts {
+            runs: report.tally.runs,
+            failed: report.tally.failed,
+            seconds: report.tally.elapsed.as_secs_f64(),
+            length: report.tally.length,
+            threads: report.tally.threads,
+            stopped: match report.stopped {
+                Stopped::Kept => "kept",
+                Stopped::Runs => "runs",
+                Stopped::Time => "time",
+                Stopped::Interrupted => "interrupted",
+            },
+            found: report.found.iter().map(found).collect(),
+        }
+    }
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Facts {
+    runs: u64,
+    failed: u64,
+    seconds: f64,
+    /// Work of the threads in an ordinary run, in ticks.
+    length: Option<u64>,
+    threads: u64,
+    stopped: &'static str,
+    found: Vec<FoundFacts>,
+}
+
+#[derive(Serialize)]
+struct FoundFacts {
+    name: String,
+    folder: String,
+    run: u64,
+    after_runs: u64,
+    why: String,
+    ended: String,
+    deadlock: Option<String>,
+    preemptions: u64,
+    options: Vec<String>,
+}
+
+fn rate(tally: &Tally) -> String {
+    let seconds = tally.elapsed.as_secs_f64().max(0.001);
+    let rate = tally.runs as f64 / seconds;
+    if rate < 10.0 {
+        format!("{rate:.1}/s")
+    } else {
+        format!("{rate:.0}/s")
+    }
+}
+
+/// The last lines that a run printed.
+fn last_lines(bytes: &[u8]) -> Vec<String> {
+    let printed = String::from_utf8_lossy(bytes);
+    let lines: Vec<&str> = printed.lines().collect();
+    let from = lines.len().saturating_sub(LAST_LINES);
+    let show = |line: &&str| text::shortened(&text::plain(line), 200);
+    lines[from..].iter().map(show).collect()
+}

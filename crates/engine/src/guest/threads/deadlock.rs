@@ -1,0 +1,108 @@
+//! Threads that wait for each other for good. In: a process in which no thread can run. Out: who waits for whom, as a note
+//! in the recording; where that is wanted the process ends there.
+//!
+//! Only what can't end by itself counts: all threads wait at emulated futexes, which nobody else can wake, without timeouts, and
+//! no signal from outside has a handler that could change things. What waits in the kernel (pipes, sockets, locks
+//! shared with other processes) may be woken by others, and is left to a time limit.
+
+use std::fmt::Write as _;
+
+use clew_recording::event::Cause;
+
+use super::{State, Thread};
+use crate::executor::Executor;
+use crate::guest::access;
+use crate::host::sigset::SigSet;
+
+/// What notes about deadlocks begin with; `clew hunt` looks for it.
+const NOTE: &str = "deadlock: ";
+/// The C library's own signals, which only threads of the process send.
+const INTERNAL: [i32; 2] = [32, 33];
+/// Bits of a lock's word that hold its owner, where it has one.
+const OWNER: u32 = 0x3fff_ffff;
+/// Where glibc keeps a mutex's owner.
+const GLIBC_OWNER: u64 = 8;
+/// glibc's word of a mutex that others wait for.
+const GLIBC_CONTENDED: u32 = 2;
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Awaited {
+    /// A lock that this thread has.
+    Lock(i32),
+    /// The end of this thread.
+    End(i32),
+    /// A condition, a semaphore, anything.
+    Wake,
+}
+
+impl Executor {
+    /// No thread can run, and none has been woken. If that can never change, says so; only once.
+    pub(super) fn watch_for_deadlock(&mut self) {
+        if self.threads.deadlock_told || !self.all_stuck() {
+            return;
+        }
+        self.threads.deadlock_told = true;
+        let text = self.who_waits();
+        self.record_note(&format!("{NOTE}{text}"));
+        if self.options.stop_at_deadlock {
+            self.die(libc::SIGABRT, Cause::Outside);
+        }
+    }
+
+    fn all_stuck(&self) -> bool {
+        let at_futex = |thread: &Thread| matches!(thread.state, State::OnFutex { .. });
+        let timed = |thread: &Thread| thread.wait != 0;
+        let mut threads = self.threads.iter().map(|(_, thread)| thread);
+        threads.all(|thread| at_futex(thread) && !timed(thread)) && !self.signals_may_help()
+    }
+
+    /// Whether a signal from outside could run a handler.
+    fn signals_may_help(&self) -> bool {
+        (1..=64).any(|sig| {
+            !SigSet::SYNCHRONOUS.contains(sig)
+                && !INTERNAL.contains(&sig)
+                && self.signals.has_handler(sig)
+        })
+    }
+
+    /// A line for each thread.
+    fn who_waits(&self) -> String {
+        let mut text = String::from("no thread can ever go on");
+        for (slot, thread) in self.threads.iter() {
+            let Some(word) = self.threads.waits_at(slot) else {
+                continue;
+            };
+            let _ = write!(text, "\nthread {} waits ", thread.tid);
+            let _ = match self.awaited(word) {
+                Awaited::Lock(owner) if owner == thread.tid => {
+                    write!(text, "for the lock at {word:#x}, which it has itself")
+                }
+                Awaited::Lock(owner) => {
+                    write!(text, "for the lock at {word:#x}, which thread {owner} has")
+                }
+                Awaited::End(other) => write!(text, "for thread {other} to end"),
+                Awaited::Wake => write!(text, "at {word:#x} to be woken"),
+            };
+        }
+        text
+    }
+
+    fn awaited(&self, word: u64) -> Awaited {
+        let mut threads = self.threads.iter().map(|(_, thread)| thread);
+        if let Some(other) = threads.find(|thread| thread.clear_child_tid == word) {
+            return Awaited::End(other.tid);
+        }
+        let living = |tid: u32| {
+            let tid = tid as i32;
+            (tid != 0 && self.threads.slot_of(tid).is_some()).then_some(tid)
+        };
+        let value = access::read::<u32>(word).unwrap_or(0);
+        let beside = access::read::<u32>(word.wrapping_add(GLIBC_OWNER)).unwrap_or(0);
+        let owner = match value {
+            GLIBC_CONTENDED => living(beside),
+            _ => living(value & OWNER),
+        };
+        owner.map_or(Awaited::Wake, Awaited::Lock)
+    }
+}

@@ -1,0 +1,402 @@
+//! The hunt itself. In: settings. Out: news while it goes on, a report at its end, and the recordings that were kept.
+
+use std::ffi::OsString;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use clew_recording::folder::Recordings;
+use clew_recording::meta::Meta;
+
+use crate::guard::Guard;
+use crate::measure::{self, Schedule};
+use crate::run::{Ended, Outcome, Runner};
+use crate::strategy::{Plan, Shard, Strategy};
+use crate::{Condition, HuntError};
+
+/// Without a time limit for runs they get so much longer than the first took, and at least this.
+const PATIENCE: u32 = 20;
+const LEAST_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often there are news although nothing happened.
+const BEAT: Duration = Duration::from_millis(200);
+/// Folders of runs begin with this, then come the hunt's pid and the run's number. Names with a dot in front aren't
+/// recordings yet.
+const PREFIX: &str = ".hunt-";
+/// The folder of copies that recordings share.
+const POOL: &str = "pool";
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub runner: Runner,
+    pub place: Recordings,
+    pub runs: Option<u64>,
+    pub time: Option<Duration>,
+    pub jobs: usize,
+    pub strategy: Strategy,
+    pub chaos: Option<String>,
+    pub seed: u64,
+    pub shard: Shard,
+    pub conditions: Vec<Condition>,
+    pub timeout: Option<Duration>,
+    /// The hunt ends when so many recordings were kept.
+    pub keep: usize,
+}
+
+/// A run that failed, and its recording.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Its number among all runs, from 1; 0 is the first, ordinary run.
+    pub run: u64,
+    /// How many runs had been made by then, with this one.
+    pub after: u64,
+    pub plan: Plan,
+    pub why: String,
+    pub ended: Ended,
+    pub name: String,
+    pub folder: PathBuf,
+    pub schedule: Schedule,
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+}
+
+/// How far it has come.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    pub runs: u64,
+    pub failed: u64,
+    pub elapsed: Duration,
+    /// As the first run showed it.
+    pub length: Option<u64>,
+    pub threads: u64,
+    /// The recording kept with the fewest preemptions.
+    pub best: Option<(String, u64)>,
+}
+
+pub enum News<'a> {
+    Progress(&'a Tally),
+    Found(&'a Found),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// As many were kept as wanted.
+    Kept,
+    Runs,
+    Time,
+    /// By the user.
+    Interrupted,
+}
+
+#[derive(Clone, Debug)]
+pub struct Report {
+    pub tally: Tally,
+    pub found: Vec<Found>,
+    pub stopped: Stopped,
+}
+
+/// What a run came to.
+struct Done {
+    run: u64,
+    plan: Plan,
+    folder: Folder,
+    outcome: Outcome,
+    why: Option<String>,
+}
+
+/// A run's folder, removed unless it is kept.
+struct Folder {
+    path: PathBuf,
+    kept: bool,
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if !self.kept {
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// Hunts until enough was found, the runs or the time are used up, or `stop` is set.
+pub fn hunt(
+    settings: &Settings,
+    stop: &AtomicBool,
+    watch: &mut dyn FnMut(News),
+) -> Result<Report, HuntError> {
+    settings.place.make()?;
+    // Runs share copies of mapped files with the other recordings.
+    let pool = settings.place.dir().join(POOL);
+    match DirBuilder::new().mode(0o700).create(&pool) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            return Err(HuntError::io(pool.display().to_string())(error));
+        }
+        _ => {}
+    }
+    let prefix = format!("{PREFIX}{}-", std::process::id());
+    let guard = Guard::start(&settings.runner.exe, settings.place.dir(), &prefix)
+        .map_err(HuntError::io("starting the guard"))?;
+    let hunt = Hunt {
+        settings,
+        stop,
+        over: AtomicBool::new(false),
+        guard,
+        prefix,
+        started: Instant::now(),
+        next: AtomicU64::new(0),
+    };
+    hunt.go(watch)
+}
+
+struct Hunt<'a> {
+    settings: &'a Settings,
+    /// The user's wish, and everybody's knowledge that it is over.
+    stop: &'a AtomicBool,
+    over: AtomicBool,
+    guard: Guard,
+    prefix: String,
+    started: Instant,
+    next: AtomicU64,
+}
+
+impl Hunt<'_> {
+    fn go(&self, watch: &mut dyn FnMut(News)) -> Result<Report, HuntError> {
+        let mut report = Report {
+            tally: Tally::default(),
+            found: Vec::new(),
+            stopped: Stopped::Interrupted,
+        };
+        let Some(timeout) = self.first(&mut report, watch)? else {
+            return Ok(report);
+        };
+        let mut ended = self.is_over(&report);
+        if ended.is_none() {
+            let (tell, hear) = mpsc::channel();
+            let length = report.tally.length;
+            ended = std::thread::scope(|scope| {
+                for job in 0..self.settings.jobs.max(1) {
+                    let tell = tell.clone();
+                    std::thread::Builder::new()
+                        .name(format!("hunt-{job}"))
+                        .spawn_scoped(scope, move || self.work(length, timeout, &tell))
+                        .inspect_err(|_| self.over.store(true, Ordering::Relaxed))
+                        .map_err(HuntError::io("starting a job"))?;
+                }
+                drop(tell);
+                let ended = self.listen(&hear, &mut report, watch);
+                self.over.store(true, Ordering::Relaxed);
+                ended
+            })?;
+        }
+        report.stopped = ended.unwrap_or(Stopped::Interrupted);
+        report.tally.elapsed = self.started.elapsed();
+        Ok(report)
+    }
+
+    /// An ordinary run: shows how long the program is. The time limit of the others; None if it was stopped.
+    fn first(
+        &self,
+        report: &mut Report,
+        watch: &mut dyn FnMut(News),
+    ) -> Result<Option<Option<Duration>>, HuntError> {
+        let settings = self.settings;
+        let mut plan = Plan::ordinary();
+        plan.chaos.clone_from(&settings.chaos);
+        let limit = settings.timeout.or(settings.time);
+        let Some(done) = self.run(0, plan, limit)? else {
+            return Ok(None);
+        };
+        measure::wait_for_writer(&done.folder.path);
+        let schedule = measure::schedule(&done.folder.path)?;
+        report.tally.length = schedule.length();
+        report.tally.threads = schedule.threads;
+        let took = done.outcome.took;
+        self.judge(done, report, watch)?;
+        let usual = (took * PATIENCE).max(LEAST_TIMEOUT);
+        Ok(Some(Some(settings.timeout.unwrap_or(usual))))
+    }
+
+    /// A job: one run after the other.
+    fn work(
+        &self,
+        length: Option<u64>,
+        timeout: Option<Duration>,
+        tell: &mpsc::Sender<Result<Done, HuntError>>,
+    ) {
+        let settings = self.settings;
+        while !self.over.load(Ordering::Relaxed) && !self.stop.load(Ordering::Relaxed) {
+            let n = self.next.fetch_add(1, Ordering::Relaxed);
+            // The first, ordinary run is one of them.
+            if settings.runs.is_some_and(|runs| n + 1 >= runs) {
+                return;
+            }
+            let run = settings.shard.run(n);
+            let chaos = settings.chaos.as_deref();
+            let plan = settings.strategy.plan(settings.seed, run, length, chaos);
+            match self.run(run + 1, plan, timeout) {
+                Ok(None) => return,
+                Ok(Some(done)) => {
+                    if tell.send(Ok(done)).is_err() {
+                        return;
+                    }
+                }
+                Err(error) => {
+                    let _ = tell.send(Err(error));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn run(
+        &self,
+        run: u64,
+        plan: Plan,
+        timeout: Option<Duration>,
+    ) -> Result<Option<Done>, HuntError> {
+        let path = self
+            .settings
+            .place
+            .dir()
+            .join(format!("{}{run}", self.prefix));
+        let folder = Folder { path, kept: false };
+        let stop = || self.stop.load(Ordering::Relaxed) || self.over.load(Ordering::Relaxed);
+        let runner = &self.settings.runner;
+        let outcome = runner.run(&plan, &folder.path, timeout, &self.guard, &stop)?;
+        let Some(outcome) = outcome else {
+            return Ok(None);
+        };
+        let mut why = None;
+        for condition in &self.settings.conditions {
+            why = condition.holds(&outcome).map_err(HuntError::Bad)?;
+            if why.is_some() {
+                break;
+            }
+        }
+        Ok(Some(Done {
+            run,
+            plan,
+            folder,
+            outcome,
+            why,
+        }))
+    }
+
+    /// Takes what the jobs have done until it is enough.
+    fn listen(
+        &self,
+        hear: &mpsc::Receiver<Result<Done, HuntError>>,
+        report: &mut Report,
+        watch: &mut dyn FnMut(News),
+    ) -> Result<Option<Stopped>, HuntError> {
+        loop {
+            match hear.recv_timeout(BEAT) {
+                Ok(done) => self.judge(done?, report, watch)?,
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                // All jobs have ended by themselves.
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    let ended = self.is_over(report);
+                    return Ok(Some(ended.unwrap_or(Stopped::Runs)));
+                }
+            }
+            report.tally.elapsed = self.started.elapsed();
+            watch(News::Progress(&report.tally));
+            if let Some(stopped) = self.is_over(report) {
+                return Ok(Some(stopped));
+            }
+        }
+    }
+
+    fn is_over(&self, report: &Report) -> Option<Stopped> {
+        let settings = self.settings;
+        if report.found.len() >= settings.keep {
+            Some(Stopped::Kept)
+        } else if self.stop.load(Ordering::Relaxed) {
+            Some(Stopped::Interrupted)
+        } else if settings
+            .time
+            .is_some_and(|time| self.started.elapsed() >= time)
+        {
+            Some(Stopped::Time)
+        } else if settings.runs.is_some_and(|runs| report.tally.runs >= runs) {
+            Some(Stopped::Runs)
+        } else {
+            None
+        }
+    }
+
+    /// Counts a run, and keeps it if it failed.
+    fn judge(
+        &self,
+        done: Done,
+        report: &mut Report,
+        watch: &mut dyn FnMut(News),
+    ) -> Result<(), HuntError> {
+        report.tally.runs += 1;
+        let Some(why) = done.why else {
+            return Ok(());
+        };
+        report.tally.failed += 1;
+        if report.found.len() >= self.settings.keep {
+            return Ok(());
+        }
+        let mut temporary = done.folder;
+        measure::wait_for_writer(&temporary.path);
+        let schedule = measure::schedule(&temporary.path)?;
+        let folder = self.keep(&mut temporary)?;
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        let found = Found {
+            run: done.run,
+            after: report.tally.runs,
+            plan: done.plan,
+            why,
+            ended: done.outcome.ended,
+            name: name.into_owned(),
+            folder,
+            schedule,
+            stdout: done.outcome.stdout,
+            stderr: done.outcome.stderr,
+        };
+        let best = &mut report.tally.best;
+        if best
+            .as_ref()
+            .is_none_or(|(_, least)| schedule.preemptions < *least)
+        {
+            *best = Some((found.name.clone(), schedule.preemptions));
+        }
+        report.tally.elapsed = self.started.elapsed();
+        watch(News::Found(&found));
+        report.found.push(found);
+        Ok(())
+    }
+
+    /// Gives a run's folder the name of a recording.
+    fn keep(&self, temporary: &mut Folder) -> Result<PathBuf, HuntError> {
+        let place = &self.settings.place;
+        let from = temporary.path.clone();
+        let failed = |path: &Path, why: String| HuntError::Recording {
+            path: path.into(),
+            why,
+        };
+        let mut meta = Meta::read(&from).map_err(|why| failed(&from, why.to_string()))?;
+        let program: OsString = self.settings.runner.program[0].clone();
+        let folder = place.create_for(&program)?;
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        meta.name = name.into_owned();
+        // A folder takes an empty one's place at once.
+        let renamed = meta
+            .write(&from)
+            .and_then(|()| std::fs::rename(&from, &folder));
+        if let Err(why) = renamed {
+            let _ = std::fs::remove_dir(&folder);
+            return Err(failed(&folder, why.to_string()));
+        }
+        temporary.kept = true;
+        place
+            .set_latest(&folder)
+            .map_err(|why| failed(&folder, why.to_string()))?;
+        Ok(folder)
+    }
+}

@@ -1,0 +1,40 @@
+//! Hunting. In: a program, and what counts as its failing. Out: recordings of runs that fail.
+//!
+//! Each run is a recording made by `clew record`, a process of its own, with a schedule that follows from the hunt's seed
+//! and the run's number. One that passes leaves nothing behind.
+#![forbid(unsafe_code)]
+
+pub mod condition;
+pub mod guard;
+pub mod hunt;
+pub mod measure;
+pub mod run;
+pub mod strategy;
+
+pub use condition::Condition;
+pub use hunt::{Found, News, Report, Settings, Stopped, Tally, hunt};
+pub use strategy::{Plan, Shard, Strategy};
+
+use std::io;
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+pub enum HuntError {
+    #[error("the program can't be hunted: {0}")]
+    Unrecordable(String),
+    #[error("{what}: {why}")]
+    Io { what: String, why: io::Error },
+    #[error("{}: {why}", path.display())]
+    Recording { path: PathBuf, why: String },
+    #[error(transparent)]
+    Folder(#[from] clew_recording::folder::FolderError),
+    #[error("{0}")]
+    Bad(String),
+}
+
+impl HuntError {
+    fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> HuntError {
+        let what = what.into();
+        move |why| HuntError::Io { what, why }
+    }
+}

@@ -1,0 +1,191 @@
+//! Which schedule a run gets. In: the hunt's seed and strategy, a run's number. Out: the options of `clew record` that make
+//! that run, and make it again.
+
+use std::str::FromStr;
+
+/// How the runs of a hunt differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strategy {
+    /// Random turns and priorities of several depths, in turn: no kind of bug is left to one kind of schedule.
+    #[default]
+    Mixed,
+    Random,
+    /// Of this depth, or of 2 to 4 in turn.
+    Pct(Option<u32>),
+    /// Random turns, and everything that the kernel may do to a program and seldom does.
+    Chaos,
+}
+
+/// The schedule of one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// As `clew record --sched` calls it.
+    pub sched: &'static str,
+    pub seed: u64,
+    pub depth: Option<u32>,
+    pub length: Option<u64>,
+    pub chaos: Option<String>,
+}
+
+/// What of all runs is this hunt's part: runs whose number leaves `index` when divided by `of`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    index: u64,
+    of: u64,
+}
+
+impl Default for Shard {
+    fn default() -> Shard {
+        Shard { index: 0, of: 1 }
+    }
+}
+
+impl FromStr for Shard {
+    type Err = String;
+
+    /// `2/5`: the second of five.
+    fn from_str(text: &str) -> Result<Shard, String> {
+        let parts = text.split_once('/').and_then(|(index, of)| {
+            let (index, of): (u64, u64) = (index.parse().ok()?, of.parse().ok()?);
+            (1..=of).contains(&index).then_some((index, of))
+        });
+        let (index, of) = parts.ok_or("a shard is I/N, with I from 1 to N")?;
+        Ok(Shard {
+            index: index - 1,
+            of,
+        })
+    }
+}
+
+impl Shard {
+    /// The number, among all, of this part's run `n`; both count from 0.
+    pub fn run(self, n: u64) -> u64 {
+        n.wrapping_mul(self.of).wrapping_add(self.index)
+    }
+}
+
+/// SplitMix64's output function: neighbours become strangers.
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// The seed of run `run`. Of 40 bits: enough, and short enough to be typed.
+fn seed_of(hunt: u64, run: u64) -> u64 {
+    let place = run.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mix(mix(hunt).wrapping_add(place)) >> 24
+}
+
+impl Strategy {
+    /// The schedule of run `run` among all shards'. `length`: how much work the program was when measured.
+    pub fn plan(self, hunt: u64, run: u64, length: Option<u64>, chaos: Option<&str>) -> Plan {
+        let pct = |depth| ("pct", Some(depth));
+        let random = ("random", None);
+        let (sched, depth) = match self {
+            Strategy::Mixed => match run % 8 {
+                1 => pct(1),
+                3 => pct(3),
+                4 => pct(10),
+                5 => pct(30),
+                7 => pct(100),
+                _ => random,
+            },
+            Strategy::Random | Strategy::Chaos => random,
+            Strategy::Pct(Some(depth)) => pct(depth),
+            Strategy::Pct(None) => pct(2 + (run % 3) as u32),
+        };
+        let all = (self == Strategy::Chaos).then_some("delays,short,eintr,wakes");
+        Plan {
+            sched,
+            seed: seed_of(hunt, run),
+            depth,
+            length,
+            chaos: chaos.or(all).map(str::to_owned),
+        }
+    }
+}
+
+impl Plan {
+    /// In turns, as `clew record` does by itself.
+    pub fn ordinary() -> Plan {
+        Plan {
+            sched: "fair",
+            seed: 1,
+            depth: None,
+            length: None,
+            chaos: None,
+        }
+    }
+
+    /// The options of `clew record` (and `clew run`) for it.
+    pub fn options(&self) -> Vec<String> {
+        let mut words = vec!["--sched".into(), self.sched.into()];
+        let mut option = |name: &str, value: Option<String>| {
+            if let Some(value) = value {
+                words.extend([name.into(), value]);
+            }
+        };
+        option("--seed", Some(self.seed.to_string()));
+        option("--depth", self.depth.map(|depth| depth.to_string()));
+        option("--length", self.length.map(|length| length.to_string()));
+        words.extend(self.chaos.as_ref().map(|what| format!("--chaos={what}")));
+        words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn seeds_follow_from_the_hunt_and_the_run() {
+        let plan = |hunt, run| Strategy::Mixed.plan(hunt, run, Some(700), None);
+        assert_eq!(plan(1, 5), plan(1, 5));
+        let seeds = |hunt| (0..2000).map(move |run| plan(hunt, run).seed);
+        let all: BTreeSet<u64> = seeds(1).chain(seeds(2)).collect();
+        assert_eq!(all.len(), 4000);
+        assert!(all.iter().all(|&seed| seed < 1 << 40));
+    }
+
+    #[test]
+    fn shards_are_disjoint_and_leave_nothing_out() {
+        let mut all: Vec<u64> = (1..=3)
+            .flat_map(|n| {
+                let shard: Shard = format!("{n}/3").parse().unwrap();
+                (0..10).map(move |run| shard.run(run))
+            })
+            .collect();
+        all.sort_unstable();
+        assert_eq!(all, (0..30).collect::<Vec<_>>());
+        for bad in ["0/3", "4/3", "3", "a/b", "1/0"] {
+            assert!(bad.parse::<Shard>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_plan_is_words_for_the_command_line() {
+        let plan = Strategy::Pct(Some(3)).plan(7, 1, Some(900), Some("short"));
+        let words = plan.options().join(" ");
+        let expected = format!(
+            "--sched pct --seed {} --depth 3 --length 900 --chaos=short",
+            plan.seed
+        );
+        assert_eq!(words, expected);
+    }
+
+    #[test]
+    fn every_part_of_a_mixed_hunt_is_mixed() {
+        // Also with as many shards as there are kinds of runs, over time.
+        let kinds = |shard: Shard| {
+            let plan = |n| Strategy::Mixed.plan(1, shard.run(n), None, None);
+            (0..40)
+                .map(|n| (plan(n).sched, plan(n).depth))
+                .collect::<BTreeSet<_>>()
+                .len()
+        };
+        assert_eq!(kinds(Shard::default()), 6);
+        assert_eq!(kinds("1/3".parse().unwrap()), 6);
+    }
+}

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Measures how many runs `clew hunt` needs for each bug in tests/guests/bugs, and prints the table of docs/hunt.md.
+
+    tools/hunt-table.py [--clew PATH] [--seeds 20] [--other-seeds 5] [--native 1000]
+
+A cell is the median number of runs to the first failure over the seeds, and how many seeds found it within 200 runs if not all.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MOST = 200
+
+
+def build(folder):
+    for source in sorted((ROOT / "tests/guests/bugs").glob("*.c")):
+        program = folder / source.stem
+        flags = "-g -O2 -fPIE -pie -pthread -D_GNU_SOURCE".split()
+        subprocess.run(["gcc", *flags, "-o", program, source], check=True)
+        yield program
+
+
+def native(program, runs):
+    """How many of so many plain runs fail."""
+    failed = 0
+    for _ in range(runs):
+        try:
+            null = subprocess.DEVNULL
+            failed += subprocess.run([program], stdout=null, stderr=null, timeout=2).returncode != 0
+        except subprocess.TimeoutExpired:
+            failed += 1
+    return f"{failed} of {runs}"
+
+
+def hunt(clew, program, seed, options):
+    """Runs to the first failure, or None."""
+    recordings = tempfile.mkdtemp(prefix="hunt-table-")
+    command = [clew, "hunt", "--json", "--jobs", "1", "--runs", str(MOST), "--seed", str(seed), *options, program]
+    done = subprocess.run(command, stdout=subprocess.PIPE, env={**os.environ, "CLEW_DIR": recordings})
+    shutil.rmtree(recordings, ignore_errors=True)
+    found = json.loads(done.stdout)["found"]
+    return found[0]["after_runs"] if found else None
+
+
+def cell(results):
+    found = [runs for runs in results if runs is not None]
+    if not found:
+        return f"none of {len(results)}"
+    median = statistics.median(runs if runs is not None else MOST for runs in results)
+    text = f"{median:.0f} (most {max(found)})"
+    return text if len(found) == len(results) else f"{median:.0f}; {len(found)} of {len(results)}"
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    arguments.add_argument("--clew", default=ROOT / "target/x86_64-unknown-linux-musl/release/clew")
+    arguments.add_argument("--seeds", type=int, default=20)
+    arguments.add_argument("--other-seeds", type=int, default=5)
+    arguments.add_argument("--native", type=int, default=1000)
+    line = arguments.parse_args()
+    strategies = [
+        ("mixed", [], line.seeds),
+        ("random", ["--sched", "random"], line.other_seeds),
+        ("pct", ["--sched", "pct"], line.other_seeds),
+        ("pct, depth 100", ["--sched", "pct", "--depth", "100"], line.other_seeds),
+        ("chaos", ["--sched", "chaos"], line.other_seeds),
+    ]
+    print("| bug | plain runs that fail | " + " | ".join(name for name, _, _ in strategies) + " |")
+    print("|---|---|" + "---|" * len(strategies), flush=True)
+    pool = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
+    with tempfile.TemporaryDirectory() as folder:
+        for program in build(pathlib.Path(folder)):
+            cells = [native(program, line.native)]
+            for _, options, seeds in strategies:
+                one = lambda seed: hunt(line.clew, program, seed, options)
+                cells.append(cell(list(pool.map(one, range(1, seeds + 1)))))
+            print(f"| {program.name} | " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
