@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
@@ -198,9 +198,28 @@ impl Mi {
         number.ok_or_else(|| self.failure(&format!("{expression} is {text}: no number")))
     }
 
-    /// Ctrl-C, as a terminal sends it: to the whole process group.
-    pub fn interrupt(&mut self) -> Result<()> {
-        kill_process_group(self.pid(), Signal::INT).map_err(|error| error.to_string())
+    /// Ctrl-C, as a terminal sends it, to the whole process group, until it stops: gdb takes none while it
+    /// is busy with itself.
+    pub fn interrupt(&mut self) -> Result<Stop> {
+        const AGAIN: Duration = Duration::from_secs(2);
+        let mut console = String::new();
+        let mut asked: Option<Instant> = None;
+        let end = Instant::now() + PATIENCE;
+        while self.stops.is_empty() {
+            if asked.is_none_or(|asked| asked.elapsed() >= AGAIN) {
+                kill_process_group(self.pid(), Signal::INT).map_err(|error| error.to_string())?;
+                asked = Some(Instant::now());
+            }
+            match self.lines.recv_timeout(AGAIN) {
+                Ok(line) => {
+                    self.log.push(line.clone());
+                    self.take(&line, &mut console);
+                }
+                Err(RecvTimeoutError::Timeout) if Instant::now() < end => {}
+                Err(_) => return Err(self.failure("it can't be interrupted")),
+            }
+        }
+        Ok(Stop(self.stops.remove(0)))
     }
 
     /// Ends a process of this session at once.

@@ -119,8 +119,7 @@ fn kill_and_detach(test: &str) -> Result<(), Failed> {
 
 fn interrupted(test: &str) -> Result<(), Failed> {
     let (_place, mut mi) = searching(test)?;
-    mi.interrupt()?;
-    let stop = mi.stop()?;
+    let stop = mi.interrupt()?;
     same("stop", stop.text("signal-name"), "SIGINT".into())?;
     // Nothing is broken: it can be told to go on, and elsewhere.
     mi.command("-break-delete")?;
@@ -133,8 +132,7 @@ fn interrupted(test: &str) -> Result<(), Failed> {
     // Forwards likewise.
     mi.command("-break-insert -c \"n == -1\" called")?;
     mi.start_going(FORTH)?;
-    mi.interrupt()?;
-    let stop = mi.stop()?;
+    let stop = mi.interrupt()?;
     require(
         stop.text("signal-name") == "SIGINT" || is_end(&stop),
         || mi.failure("something else"),
@@ -170,7 +168,7 @@ fn on_a_terminal(test: &str) -> Result<(), Failed> {
 
 fn terminal_gone(test: &str) -> Result<(), Failed> {
     let place = Place::guest(test, "steps.c")?;
-    let job = place.debug(&["--at", "end"], &[]);
+    let job = place.debug(&["--at", "end"], &["-ex", "set style enabled off"]);
     let mut terminal = Terminal::start(&job);
     terminal.expect("(gdb) ")?;
     terminal.send("break add\n")?;

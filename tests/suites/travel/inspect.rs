@@ -1,6 +1,10 @@
 //! What gdb shows: registers, memory, mappings, values of C, C++ and Rust; calls and assignments that
 //! change nothing.
 
+use std::os::unix::fs::PermissionsExt;
+
+use clew_tests::mi::Mi;
+use clew_tests::scratch;
 use libtest_mimic::{Failed, Trial};
 
 use super::place::{self, BACK, FORTH, Place, has, require, same};
@@ -23,6 +27,7 @@ pub fn trials() -> Vec<Trial> {
             ("Rust", rust),
             ("signal information", siginfo),
             ("MI as editors use it", editors),
+            ("VS Code as documented", vs_code),
         ],
     )
 }
@@ -370,4 +375,66 @@ fn editors(test: &str) -> Result<(), Failed> {
     mi.command("-data-disassemble -s $pc -e \"$pc + 16\" -- 0")?;
     let status = mi.quit()?;
     require(status.success(), || format!("{status}"))
+}
+
+/// The wrapper and the `launch.json` of the documentation, and what the extension does with them.
+fn vs_code(test: &str) -> Result<(), Failed> {
+    let place = Place::guest(test, "named.c")?;
+    let docs = scratch::sources().join("../docs/debug.md");
+    let docs = std::fs::read_to_string(docs)?;
+    let wrapper = indented(&docs, "#!/bin/sh").ok_or("no wrapper in docs/debug.md")?;
+    let launch = indented(&docs, "{").ok_or("no launch.json in docs/debug.md")?;
+    let launch: serde_json::Value = serde_json::from_str(&launch)?;
+    let launch = &launch["configurations"][0];
+    let bin = std::path::PathBuf::from(format!("{}.bin", place.job.dir.display()));
+    scratch::empty(&bin);
+    std::os::unix::fs::symlink(clew_tests::clew::path(), bin.join("clew"))?;
+    let path = launch["miDebuggerPath"].as_str().unwrap_or_default();
+    let name = path.rsplit('/').next().unwrap_or_default();
+    std::fs::write(bin.join(name), wrapper)?;
+    std::fs::set_permissions(bin.join(name), std::fs::Permissions::from_mode(0o755))?;
+    let mut job = place.job.clone();
+    job.program = bin.join(name);
+    job.args = vec!["--interpreter=mi".into()];
+    job.env
+        .push(("PATH".into(), format!("{}:/usr/bin:/bin", bin.display())));
+    let recording = place.made.folder.to_string_lossy().into_owned();
+    job.env.push(("CLEW_REC".into(), recording));
+    let mut mi = Mi::start(&job);
+    for list in ["setupCommands", "customLaunchSetupCommands"] {
+        for command in launch[list].as_array().into_iter().flatten() {
+            mi.command(command["text"].as_str().unwrap_or_default())?;
+        }
+    }
+    same(
+        "launch",
+        launch["launchCompleteCommand"].as_str(),
+        Some("None"),
+    )?;
+    mi.command(&format!("-break-insert -f named.c:{}", place.line("count")))?;
+    let stop = mi.go("-exec-continue")?;
+    same("stop", stop.reason(), "breakpoint-hit".into())?;
+    mi.command("-stack-list-frames 0 1000")?;
+    mi.command("-exec-next")?;
+    mi.stop()?;
+    let stop = mi.go("reverse-next")?;
+    same("back", stop.line(), place.line("count"))?;
+    require(!mi.console("clew when")?.is_empty(), || {
+        mi.failure("nowhere")
+    })?;
+    let status = mi.quit()?;
+    require(status.success(), || format!("{status}"))
+}
+
+/// A block of a page, from the line that is this.
+fn indented(page: &str, first: &str) -> Option<String> {
+    let mut lines = page
+        .lines()
+        .skip_while(|line| line.strip_prefix("    ") != Some(first));
+    let mut block = String::new();
+    while let Some(text) = lines.next().and_then(|line| line.strip_prefix("    ")) {
+        block.push_str(text);
+        block.push('\n');
+    }
+    (!block.is_empty()).then_some(block)
 }

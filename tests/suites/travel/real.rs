@@ -59,9 +59,9 @@ fn python(test: &str) -> Result<(), Failed> {
     let text = place.batch_with(
         &["--at", "end"],
         "break write if $rdi == 1\nreverse-continue\nx/s $rsi\n\
-                                                   reverse-finish\nx/i $pc\n",
+                                                   reverse-stepi\nx/i $pc\n",
     )?;
-    has(&text, &["2666466670000", "call"])
+    has(&text, &["2666466670000", "=> 0x"])
 }
 
 fn xz(test: &str) -> Result<(), Failed> {
