@@ -12,9 +12,9 @@
 //! * `seek`: go somewhere, and leave snapshots on the way
 //! * `search`: backwards to the last stop, several segments at once
 //! * `stepping`: single instructions of a thread, both ways
-//! * [`Excursion`]: what-ifs
-//! * [`program`]: the stack with functions and lines, values of C expressions
-//! * [`transition`], [`watch`]: where a condition flips
+//! * `excursion`: what-ifs
+//! * `program`: the stack with functions and lines, values of C expressions
+//! * `transition`, `watch`: where a condition flips
 //! * `snapshots`, `usage`: who stands where, who is to go, and what it all takes
 //! * `worker`, `pool`: processes and the words that pass between them and this one
 //! * `story`: what the log says without being replayed

@@ -6,12 +6,19 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clew_timeline::{Direction, Position, Reason, Target, Timeline};
-use common::{Random, State, open, record, state};
+use common::{Random, State, open, record_with, state};
 
-const GUESTS: [&str; 2] = ["plain", "threads"];
+/// And how to record them.
+const GUESTS: [(&str, &[&str]); 3] = [
+    ("plain", &[]),
+    ("threads", &[]),
+    // Turns end between any two instructions.
+    ("threads", &["--sched", "random"]),
+];
 /// Random seeks and steps in each recording.
 const MOVES: usize = 1_000;
 
@@ -20,27 +27,26 @@ fn main() {
     let only = arguments.next();
     let seed = arguments.next().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or(std::process::id() as u64 * 7919);
-    for guest in GUESTS {
+    for (guest, options) in GUESTS {
         if only.as_deref().is_none_or(|only| only == guest) {
             println!("walk {guest} {seed}");
-            walk(guest, seed);
+            walk(&record_with(guest, options, &[]), seed);
         }
     }
     common::no_children();
 }
 
-fn walk(guest: &str, seed: u64) {
-    let folder = record(guest);
+fn walk(folder: &Path, seed: u64) {
     let random = &mut Random(seed | 1);
     let began = Instant::now();
-    let known = straight(&mut open(&folder), random);
+    let known = straight(&mut open(folder), random);
     println!(
         "  a straight run: {} places, {:?}",
         known.len(),
         began.elapsed()
     );
     let places: Vec<Position> = known.keys().copied().collect();
-    let mut timeline = open(&folder);
+    let mut timeline = open(folder);
     timeline.seek(Target::End).unwrap();
     let check = |timeline: &mut Timeline, how: &str| {
         let position = timeline.position().unwrap();

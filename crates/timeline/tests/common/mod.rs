@@ -110,7 +110,8 @@ pub fn record(guest: &str) -> PathBuf {
     record_with(guest, &[], &[])
 }
 
-pub fn record_with(guest: &str, flags: &[&str], arguments: &[&str]) -> PathBuf {
+/// With options of `clew record`, and the program's arguments.
+pub fn record_with(guest: &str, options: &[&str], arguments: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/guests/{guest}.c"));
     let folder = scratch();
     let program = folder.join(guest);
@@ -118,7 +119,6 @@ pub fn record_with(guest: &str, flags: &[&str], arguments: &[&str]) -> PathBuf {
         .args(["-O1", "-g", "-pthread", "-o"])
         .arg(&program)
         .arg(&source)
-        .args(flags)
         .status()
         .unwrap();
     assert!(compiled.success());
@@ -127,6 +127,7 @@ pub fn record_with(guest: &str, flags: &[&str], arguments: &[&str]) -> PathBuf {
     let recorded = Command::new(clew())
         .args(["record", "-o"])
         .arg(&recording)
+        .args(options)
         .arg("--")
         .arg(&program)
         .args(arguments)
