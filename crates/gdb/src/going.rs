@@ -1,5 +1,7 @@
 //! Making the program go. In: a packet that resumes it. Out: where it stopped, and why, for gdb.
 
+use std::time::Duration;
+
 use clew_recording::event::ThreadId;
 use clew_timeline::{Direction, EventStop, Next, Reason, Stop, Target};
 
@@ -10,6 +12,8 @@ use crate::{Error, Result, ids, signals};
 
 const END: &str = "replaylog:end;";
 const BEGIN: &str = "replaylog:begin;";
+/// A Ctrl-C between two stops counts for the next that gdb makes so soon.
+const FRESH: Duration = Duration::from_secs(1);
 
 impl Session<'_> {
     /// To where the session begins. What goes wrong is told, and it begins at the start.
@@ -68,6 +72,13 @@ impl Session<'_> {
         let Some(how) = how else {
             return Ok(FAILED.into());
         };
+        // One that is older was for what gdb did then.
+        let interrupted = self.interrupted.take();
+        if interrupted.is_some_and(|since| since.elapsed() < FRESH) {
+            let tid = self.tid_of(thread)?;
+            self.standing = Report::plain(report::INTERRUPTED, tid);
+            return self.stop_packet().map(Answer::Reply);
+        }
         let report = match self.go(how, direction) {
             Ok(report) => report,
             // It stands where it stood, or where it was interrupted.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::time::Instant;
 
 use clew_recording::event::{Start, StreamId, ThreadId};
 use clew_recording::reader::Recording;
@@ -75,6 +76,8 @@ pub struct Session<'a> {
     pub(crate) module_number: Option<u64>,
     /// Known when it was asked for.
     pub(crate) events_in_all: Option<u64>,
+    /// Ctrl-C came while nothing ran.
+    pub(crate) interrupted: Option<Instant>,
 }
 
 /// What to do after an answer.
@@ -134,6 +137,7 @@ impl<'a> Session<'a> {
             bookmarks: BTreeMap::new(),
             module_number: None,
             events_in_all: None,
+            interrupted: None,
         })
     }
 
@@ -149,8 +153,9 @@ impl<'a> Session<'a> {
             let incoming = wire.borrow_mut().next()?;
             match incoming {
                 None => break,
-                // Nothing runs.
-                Some(Incoming::Interrupt | Incoming::Signal) => {}
+                Some(Incoming::Signal) => {}
+                // It met a stop that gdb passes over: the next time it goes, it is to stop.
+                Some(Incoming::Interrupt) => self.interrupted = Some(Instant::now()),
                 Some(Incoming::Packet(packet)) => {
                     let answer = self.answer(&packet)?;
                     if let Answer::Reply(reply) = answer {

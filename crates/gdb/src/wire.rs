@@ -16,7 +16,7 @@ const INTERRUPT: u8 = 3;
 #[derive(Debug, PartialEq, Eq)]
 pub enum Incoming {
     Packet(Vec<u8>),
-    /// Ctrl-C while nothing ran: it came too late.
+    /// Ctrl-C while nothing ran.
     Interrupt,
     /// A signal to this process.
     Signal,
@@ -58,7 +58,10 @@ impl Wire {
                     self.show("->", &data);
                     return Ok(Some(Incoming::Packet(data)));
                 }
-                Parsed::Interrupt => return Ok(Some(Incoming::Interrupt)),
+                Parsed::Interrupt => {
+                    self.show("->", b"Ctrl-C");
+                    return Ok(Some(Incoming::Interrupt));
+                }
                 Parsed::Damaged => {
                     if self.acknowledges {
                         self.write(b"-")?;
