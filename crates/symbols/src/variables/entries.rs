@@ -49,14 +49,14 @@ pub(crate) fn variables_below(function: &Entry, name: &str) -> Result<Vec<Entry>
     let mut open = vec![function.clone()];
     while let Some(entry) = open.pop() {
         for child in entry.children()? {
-            match child.tag()? {
-                dw::DW_TAG_variable | dw::DW_TAG_formal_parameter => {
-                    if child.name()?.as_deref() == Some(name) {
-                        found.push(child);
-                    }
-                }
-                dw::DW_TAG_lexical_block => open.push(child),
-                _ => {}
+            let tag = child.tag()?;
+            if tag == dw::DW_TAG_lexical_block {
+                open.push(child);
+                continue;
+            }
+            let is_variable = matches!(tag, dw::DW_TAG_variable | dw::DW_TAG_formal_parameter);
+            if is_variable && child.name()?.as_deref() == Some(name) {
+                found.push(child);
             }
         }
     }
