@@ -127,6 +127,8 @@ fn steps(test: &str) -> Result<(), Failed> {
     };
     let gamma = named("gamma").ok_or("no gamma")?;
     mi.command(&format!("-thread-select {gamma}"))?;
+    // It waits in a system call, and comes out of that first.
+    mi.go("-exec-step-instruction")?;
     let mut pcs = vec![mi.print("$pc")?];
     for _ in 0..5 {
         let stop = mi.go("-exec-step-instruction")?;
