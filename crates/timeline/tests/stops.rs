@@ -7,9 +7,11 @@ use clew_timeline::{
 };
 use common::{Program, open, record};
 
+type Case = fn(&mut Timeline, &Program);
+
 fn main() {
-    let cases: [(_, fn(&mut Timeline, &Program)); 2] = [("plain", plain), ("threads", threads)];
-    let test = |(guest, case): (&'static str, fn(&mut Timeline, &Program))| {
+    let cases: [(_, Case); 2] = [("plain", plain), ("threads", threads)];
+    let test = |(guest, case): (&'static str, Case)| {
         common::test(guest, move || {
             let folder = record(guest);
             let timeline = &mut open(&folder);
