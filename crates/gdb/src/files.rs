@@ -291,7 +291,7 @@ mod tests {
         // No recording is needed for these.
         let mut ask = |request: &str| {
             let at = request.find(':').unwrap();
-            let (name, rest) = (&request[..at], request[at + 1..].as_bytes());
+            let (name, rest) = (&request[..at], &request.as_bytes()[at + 1..]);
             match name {
                 "pread" => files.pread(rest),
                 "fstat" => files.fstat(rest),

@@ -1,6 +1,4 @@
 //! Snapshots stay within their budget of memory, on a guest that writes all of its memory again and again.
-//!
-//! `budget [MEBIBYTES [BUDGET [ROUNDS]]]`
 
 mod common;
 
@@ -12,12 +10,16 @@ use clew_timeline::{Settings, Target};
 use common::{open_with, record_with};
 
 fn main() {
-    let mut numbers = std::env::args()
-        .skip(1)
-        .filter_map(|a| a.parse::<u64>().ok());
-    let size = numbers.next().unwrap_or(96);
-    let budget = numbers.next().unwrap_or(400) << 20;
-    let rounds = numbers.next().unwrap_or(20).to_string();
+    // A large one is for people: cargo test --test budget -- --ignored
+    common::tests(vec![
+        common::test("small", || within(96, 400 << 20, 20)),
+        common::test("two gigabytes", || within(2048, 6000 << 20, 3)).with_ignored_flag(true),
+    ])
+}
+
+/// A guest of `size` megabytes that writes all of them some times over.
+fn within(size: u64, budget: u64, rounds: u32) {
+    let rounds = rounds.to_string();
     let folder = record_with("big", &[], &[&size.to_string(), &rounds]);
     let mut timeline = open_with(&folder, |settings: &mut Settings| {
         settings.memory = Some(budget);

@@ -11,6 +11,10 @@ use common::{Program, open, record, state};
 const TICKS: u64 = 1_000_000;
 
 fn main() {
+    common::tests(vec![common::test("excursions", all)])
+}
+
+fn all() {
     let folder = record("calls");
     let timeline = &mut open(&folder);
     let program = &Program::of(timeline, &folder, "calls");

@@ -11,6 +11,11 @@ use clew_timeline::{
 use common::{Program, Random, computed, open, record_with, spread};
 
 fn main() {
+    // Prints figures, for people.
+    common::tests(vec![common::test("speed", all).with_ignored_flag(true)])
+}
+
+fn all() {
     let random = &mut Random(88172645463325252);
     let folder = record_with("writes", &[], &["3000000"]);
     let began = Instant::now();

@@ -8,20 +8,16 @@ use clew_timeline::{
 use common::{Program, open, record};
 
 fn main() {
-    let only = std::env::args().skip(1).find(|a| !a.starts_with("--"));
-    for guest in ["plain", "threads"] {
-        if only.as_deref().is_some_and(|only| only != guest) {
-            continue;
-        }
-        let folder = record(guest);
-        let timeline = &mut open(&folder);
-        let program = Program::of(timeline, &folder, guest);
-        match guest {
-            "plain" => plain(timeline, &program),
-            _ => threads(timeline, &program),
-        }
-    }
-    common::no_children();
+    let cases: [(_, fn(&mut Timeline, &Program)); 2] = [("plain", plain), ("threads", threads)];
+    let test = |(guest, case): (&'static str, fn(&mut Timeline, &Program))| {
+        common::test(guest, move || {
+            let folder = record(guest);
+            let timeline = &mut open(&folder);
+            let program = Program::of(timeline, &folder, guest);
+            case(timeline, &program);
+        })
+    };
+    common::tests(cases.map(test).into())
 }
 
 fn plain(timeline: &mut Timeline, program: &Program) {

@@ -8,6 +8,10 @@ use clew_timeline::{Direction, Next, Position, Reason, Stops, Target, Timeline, 
 use common::{Program, open_stream, record, state};
 
 fn main() {
+    common::tests(vec![common::test("streams", all)])
+}
+
+fn all() {
     let folder = record("family");
     let recording = Recording::open(&folder).unwrap();
     let streams = recording.streams().iter();

@@ -11,6 +11,10 @@ use clew_timeline::{Break, Direction, Reason, Stops, Target, Timeline};
 use common::{Program, open, record_with, state};
 
 fn main() {
+    common::tests(vec![common::test("trouble", all)])
+}
+
+fn all() {
     let folder = record_with("writes", &[], &["2000000", "20000000"]);
     let timeline = &mut open(&folder);
     let program = Program::of(timeline, &folder, "writes");

@@ -12,28 +12,29 @@ use std::time::{Duration, Instant};
 use clew_timeline::{Direction, Position, Reason, Target, Timeline};
 use common::{Random, State, open, record_with, state};
 
-/// And how to record them.
-const GUESTS: [(&str, &[&str]); 3] = [
-    ("plain", &[]),
-    ("threads", &[]),
+/// Names, guests, and how to record them.
+const GUESTS: [(&str, &str, &[&str]); 3] = [
+    ("plain", "plain", &[]),
+    ("threads", "threads", &[]),
     // Turns end between any two instructions.
-    ("threads", &["--sched", "random"]),
+    ("threads at random", "threads", &["--sched", "random"]),
 ];
 /// Random seeks and steps in each recording.
 const MOVES: usize = 1_000;
 
 fn main() {
-    let mut arguments = std::env::args().skip(1).filter(|a| !a.starts_with("--"));
-    let only = arguments.next();
-    let seed = arguments.next().and_then(|seed| seed.parse().ok());
+    let seed = std::env::var("CLEW_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or(std::process::id() as u64 * 7919);
-    for (guest, options) in GUESTS {
-        if only.as_deref().is_none_or(|only| only == guest) {
-            println!("walk {guest} {seed}");
+    let test = |(name, guest, options): (&str, &'static str, &'static [&'static str])| {
+        common::test(name, move || {
+            println!("CLEW_SEED={seed} walks the same way");
             walk(&record_with(guest, options, &[]), seed);
-        }
-    }
-    common::no_children();
+            common::no_children();
+        })
+    };
+    common::tests(GUESTS.map(test).into())
 }
 
 fn walk(folder: &Path, seed: u64) {

@@ -10,6 +10,8 @@ mod signals;
 mod storm;
 mod threads;
 
+use libtest_mimic::{Arguments, Trial};
+
 /// How a case must end.
 pub enum End {
     Exit(i32),
@@ -31,10 +33,9 @@ macro_rules! passes {
 }
 
 fn main() {
-    let wanted: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|arg| !arg.starts_with('-'))
-        .collect();
+    let mut arguments = Arguments::from_args();
+    // Cases fork: this process must have one thread.
+    arguments.test_threads = Some(1);
     let cases = [
         signals::cases(),
         threads::cases(),
@@ -44,20 +45,14 @@ fn main() {
         processes::cases(),
         storm::cases(),
     ];
-    let mut failed = 0;
-    for case in cases.into_iter().flatten() {
-        if !wanted.is_empty() && !wanted.iter().any(|part| case.name.contains(part.as_str())) {
-            continue;
-        }
-        let ok = run(&case);
-        println!(
-            "test {} ... {}",
-            case.name,
-            if ok { "ok" } else { "FAILED" }
-        );
-        failed += i32::from(!ok);
-    }
-    std::process::exit(i32::from(failed != 0));
+    let trial = |case: Case| {
+        Trial::test(case.name, move || match run(&case) {
+            true => Ok(()),
+            false => Err("it didn't end as it should".into()),
+        })
+    };
+    let trials = cases.into_iter().flatten().map(trial).collect();
+    libtest_mimic::run(&arguments, trials).exit()
 }
 
 fn run(case: &Case) -> bool {

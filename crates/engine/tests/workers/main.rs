@@ -7,29 +7,25 @@ mod searches;
 mod speed;
 mod ways;
 
+use libtest_mimic::{Arguments, Trial};
+
 pub type Case = (&'static str, fn());
 
 fn main() {
-    let wanted: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|arg| !arg.starts_with('-'))
-        .collect();
-    let mut failed = 0;
-    let cases = [
-        ways::cases(),
-        searches::cases(),
-        excursions::cases(),
-        speed::cases(&wanted),
-    ];
-    for (name, case) in cases.into_iter().flatten() {
-        if !wanted.is_empty() && !wanted.iter().any(|part| name.contains(part.as_str())) {
-            continue;
-        }
-        let ok = run(case);
-        println!("test {name} ... {}", if ok { "ok" } else { "FAILED" });
-        failed += i32::from(!ok);
-    }
-    std::process::exit(i32::from(failed != 0));
+    let mut arguments = Arguments::from_args();
+    // Cases fork: this process must have one thread.
+    arguments.test_threads = Some(1);
+    let trial = |(name, case): Case| {
+        Trial::test(name, move || match run(case) {
+            true => Ok(()),
+            false => Err("it didn't end as it should".into()),
+        })
+    };
+    let cases = [ways::cases(), searches::cases(), excursions::cases()];
+    let mut trials: Vec<Trial> = cases.into_iter().flatten().map(trial).collect();
+    // Prints figures, for people.
+    trials.push(trial(("speed", speed::speed)).with_ignored_flag(true));
+    libtest_mimic::run(&arguments, trials).exit()
 }
 
 fn run(case: fn()) -> bool {

@@ -1,19 +1,8 @@
-//! How fast searches are, for people: `workers speed` prints it, in time of the worker alone.
+//! How fast searches are, for people: `cargo test --test workers -- --ignored speed` prints it, in time of the worker alone.
 
 use clew_engine::replay::worker::protocol::*;
 
-use crate::Case;
 use crate::commander::*;
-
-/// Only if it is asked for by name.
-pub fn cases(wanted: &[String]) -> Vec<Case> {
-    let asked = wanted.iter().any(|part| part == "speed");
-    if asked {
-        vec![("speed", speed)]
-    } else {
-        vec![]
-    }
-}
 
 /// Nanoseconds that a process has run.
 fn ran(pid: i32) -> u64 {
@@ -21,7 +10,7 @@ fn ran(pid: i32) -> u64 {
     text.split(' ').next().unwrap().parse().unwrap()
 }
 
-fn speed() {
+pub fn speed() {
     const CALLS: u32 = 1_000_000;
     let scratch = Scratch::new("speed");
     let recording = record(&scratch, &["x", &CALLS.to_string()]);

@@ -11,6 +11,21 @@ use std::time::Duration;
 use clew_engine::program::Options;
 use clew_recording::reader::Recording;
 use clew_timeline::{Next, Registers, Settings, Timeline};
+use libtest_mimic::{Arguments, Trial};
+
+/// Runs these by name on this thread, the only one: timelines fork.
+pub fn tests(trials: Vec<Trial>) -> ! {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    libtest_mimic::run(&arguments, trials).exit()
+}
+
+pub fn test(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Trial {
+    Trial::test(name, move || {
+        body();
+        Ok(())
+    })
+}
 
 /// What a place looks like.
 #[derive(Clone, Debug)]
