@@ -17,9 +17,9 @@ pub struct Process {
     pub name: String,
 }
 
-/// A process with all its descendants, and all in its process group.
+/// A process with all its descendants, and all in their process groups.
 pub struct Family {
-    root: Pid,
+    groups: Vec<i32>,
     members: Vec<(Process, OwnedFd)>,
 }
 
@@ -39,18 +39,22 @@ impl Family {
                 }
             }
         }
-        let group = pids[0];
-        let members = all.into_iter().filter(|process| {
-            process.group == group || pids.contains(&process.pid.as_raw_nonzero().get())
-        });
+        let raw = |process: &Process| process.pid.as_raw_nonzero().get();
+        // A group that one of them leads is theirs alone.
+        let groups: Vec<i32> = pids
+            .iter()
+            .copied()
+            .filter(|pid| all.iter().any(|process| process.group == *pid))
+            .collect();
+        let members = all
+            .into_iter()
+            .filter(|process| groups.contains(&process.group) || pids.contains(&raw(process)));
         let opened = members.filter_map(|process| {
             let fd = pidfd_open(process.pid, PidfdFlags::empty()).ok()?;
             Some((process, fd))
         });
-        Family {
-            root,
-            members: opened.collect(),
-        }
+        let members = opened.collect();
+        Family { groups, members }
     }
 
     pub fn members(&self) -> impl Iterator<Item = &Process> {
@@ -67,10 +71,10 @@ impl Family {
                 wait_readable(fd.as_fd(), end.saturating_duration_since(Instant::now()))
             };
             waiting.retain(|member| !over(member));
-            let group = self.root.as_raw_nonzero().get();
+            let groups = &self.groups;
             let later = processes()
                 .into_iter()
-                .filter(|process| process.group == group);
+                .filter(|process| groups.contains(&process.group));
             let later: Vec<_> = later
                 .filter_map(|process| {
                     let fd = pidfd_open(process.pid, PidfdFlags::empty()).ok()?;
