@@ -193,7 +193,7 @@ impl Bench {
         let mut mi = self.session(&name, "end")?;
         let mut times = Vec::new();
         for place in self.places(&name)? {
-            mi.command(&format!("clew seek {place}"))?;
+            mi.does(&format!("clew seek {place}"))?;
             let start = Instant::now();
             mi.go(command)?;
             times.push(start.elapsed());
@@ -283,7 +283,7 @@ fn seek(bench: &Bench) -> Result<Measured, String> {
     let mut times = Vec::new();
     for place in bench.places(&name)? {
         let start = Instant::now();
-        mi.command(&format!("clew seek {place}"))?;
+        mi.does(&format!("clew seek {place}"))?;
         times.push(start.elapsed());
     }
     let worst = times.iter().max().copied().unwrap_or_default();
@@ -301,7 +301,7 @@ fn memory(bench: &Bench) -> Result<Measured, String> {
         most = most.max(resident(&mi));
     }
     for place in bench.places(&name)?.iter().take(10) {
-        mi.command(&format!("clew seek {place}"))?;
+        mi.does(&format!("clew seek {place}"))?;
         most = most.max(resident(&mi));
     }
     const GUEST: u64 = 2 << 30;

@@ -130,7 +130,8 @@ impl Mi {
         let token = self.say(text)?;
         let (_, results) = self.answer(&token, &mut console)?;
         console.push_str(&results.text("msg").unwrap_or_default());
-        console.push_str(&self.command("-gdb-show width")?.console);
+        let token = self.say("-gdb-show width")?;
+        self.answer(&token, &mut console)?;
         Ok(console)
     }
 
