@@ -150,13 +150,17 @@ impl Bench {
     }
 
     /// How long a whole command takes.
+    fn once(&self, args: &[&str]) -> Result<Duration, String> {
+        let mut command = self.job(args).command();
+        Ok(measure::run(&mut command, None, LIMIT)?.wall)
+    }
+
+    /// The median of several, after a warm-up.
     fn wall(&self, args: &[&str]) -> Result<Duration, String> {
         let mut times = Vec::new();
         for _ in 0..=RUNS {
-            let mut command = self.job(args).command();
-            times.push(measure::run(&mut command, None, LIMIT)?.wall);
+            times.push(self.once(args)?);
         }
-        // The first was a warm-up.
         Ok(median(times.split_off(1)))
     }
 
@@ -245,17 +249,22 @@ impl Bench {
     }
 }
 
+/// In turn, so that a change of the machine's mood meets both.
 fn attach(bench: &Bench) -> Result<Measured, String> {
     let name = bench.record("work", &["1400"])?;
-    let replay = bench.wall(&["replay", &name])?;
     let gdb = ["-nx", "-q", "-batch"];
-    let args = [
-        &["debug", &name, "--at", "end", "--"][..],
-        &gdb,
-        &["-ex", "info registers rip"],
-    ]
-    .concat();
-    let attached = bench.wall(&args)?;
+    let start = ["debug", &name, "--at", "end", "--"];
+    let args = [&start[..], &gdb, &["-ex", "info registers rip"]].concat();
+    let (mut replays, mut attached) = (Vec::new(), Vec::new());
+    for round in 0..=RUNS {
+        let times = [bench.once(&["replay", &name])?, bench.once(&args)?];
+        // The first was a warm-up.
+        if round > 0 {
+            replays.push(times[0]);
+            attached.push(times[1]);
+        }
+    }
+    let (replay, attached) = (median(replays), median(attached));
     let alone = gdb_alone(&gdb)?;
     let note = format!(
         "{:.2} s in all; replay {:.2} s, gdb's own start {:.2} s of it",
