@@ -25,7 +25,7 @@ pub const LONGEST_PIECE: usize = 32 << 10;
 pub const LONGEST_RECORD: usize = 64 << 10;
 
 /// Where something happened: so many ticks after the event before it, and that many single
-/// instructions after that tick.
+/// instructions after that tick (none of which makes another).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     pub ticks: u64,

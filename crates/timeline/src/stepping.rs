@@ -5,7 +5,7 @@
 //! before its instruction to the other threads' turns and back behind it.
 
 use clew_engine::replay::worker::protocol::{Goal, Stopped, Take, Why};
-use clew_recording::event::ThreadId;
+use clew_recording::event::{Place, ThreadId};
 
 use crate::seek::{goal_of, position_of};
 use crate::story::Deed;
@@ -139,19 +139,24 @@ impl Timeline {
                 break self.worker_before(at)?;
             }
             // The event behind which its own stretch ended.
-            let event = match runs {
+            let mut event = match runs {
                 true => at.event,
                 false => match self.story.last_turn(at.event, thread)? {
                     Some(stretch) => stretch + 1,
                     None => break None,
                 },
             };
+            // What happened together with the event before is no deed of its own.
+            let together = Some((Deed::Silent, Place::default()));
+            while event > first && self.story.event(event)? == together {
+                event -= 1;
+            }
             if event <= first {
                 break None;
             }
             let own = self.story.runs(event - 1)? == thread;
             let deed = self.story.event(event)?.map(|(deed, _)| deed);
-            if own && matches!(deed, Some(Deed::Whole | Deed::Begun)) {
+            if own && matches!(deed, Some(Deed::Whole | Deed::Begun | Deed::Silent)) {
                 break self.worker_before(Position::after(event))?;
             }
             if !own {

@@ -47,6 +47,14 @@ impl Executor {
         Place { ticks, steps }
     }
 
+    /// A single step made a tick: what follows is counted from here.
+    pub(crate) fn note_tick(&mut self) {
+        let now = self.ticks_now();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.at_budget = now;
+        }
+    }
+
     /// The budget is used up: if something happens before the next event, it happens from here.
     pub(crate) fn note_budget(&mut self) {
         let now = self.ticks_now();

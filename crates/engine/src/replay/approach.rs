@@ -78,7 +78,7 @@ impl Lies {
 pub enum Came {
     /// The event is to be applied next.
     Due,
-    /// As many ticks as it may.
+    /// As many ticks as it may, or to the tick where the event is due.
     Limit,
     /// To an instruction with an instrument, nothing of which has run.
     Instrument(Exit),
@@ -212,7 +212,7 @@ impl Machine {
             Lies::At(place) if self.since() < place.ticks => {
                 match self.run_to(event, limit.min(place.ticks), past, passes)? {
                     exit @ (Exit::Break | Exit::Watch) => Ok(Came::Instrument(exit)),
-                    Exit::Budget if self.is_due(event) => Ok(Came::Due),
+                    // At a tick, also if the event is due with it.
                     Exit::Budget => Ok(Came::Limit),
                     exit => self.unexpected(event, exit),
                 }

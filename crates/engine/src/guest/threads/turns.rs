@@ -163,6 +163,7 @@ impl Executor {
                 return;
             }
             // A kick may cut even this, and then the step ends with `Budget`: it's still one step.
+            let before = self.ticks_now();
             self.gs.give_back();
             self.gs.add_ticks(PLENTY);
             self.threads.budget += PLENTY;
@@ -184,7 +185,12 @@ impl Executor {
                     }
                 }
             }
-            self.threads.steps = done;
+            // Steps are counted from the last tick, so that every place has one name.
+            if self.ticks_now() == before {
+                self.threads.steps = done;
+            } else {
+                self.note_tick();
+            }
         }
     }
 
