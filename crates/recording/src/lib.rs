@@ -26,6 +26,7 @@ pub mod pack;
 pub mod position;
 mod producer;
 pub mod reader;
+pub mod script;
 mod shared;
 pub mod sharing;
 pub mod summary;

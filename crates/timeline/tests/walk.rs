@@ -126,7 +126,10 @@ fn there_and_back(timeline: &mut Timeline, random: &mut Random) {
             assert_eq!(state(timeline), before, "at {found}");
         } else {
             let of = |state: &State| state.registers[&thread].clone();
-            assert!(of(&state(timeline)) == of(&before), "thread {thread} back from {from}: {found}, not {position}");
+            assert!(
+                of(&state(timeline)) == of(&before),
+                "thread {thread} back from {from}: {found}, not {position}"
+            );
         }
     }
 }
