@@ -11,7 +11,8 @@ use std::io::{BufWriter, Write};
 
 use super::arguments::Dump;
 use super::find;
-use crate::run::{self, Switches};
+use crate::arguments::Engine;
+use crate::run;
 use crate::{text, variables};
 use clew_engine::replay::arguments::Argument;
 use clew_engine::replay::tree::{self, Request};
@@ -155,7 +156,7 @@ type Inputs = BTreeMap<(StreamId, u64), Vec<Argument>>;
 /// Asks a replay. One that fails tells nothing, or less: then addresses are shown.
 fn inputs(recording: &Recording, line: &Dump, envp: &[&CStr]) -> Inputs {
     let variable = |name: &str| variables::get(envp, name);
-    let Ok(options) = run::options(&Switches::default(), &variable) else {
+    let Ok(options) = run::options(&Engine::default(), &variable) else {
         return Inputs::new();
     };
     let first = recording.streams().first().map(|info| info.start.pid);
