@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clew_engine::kernel::chaos::Kinds;
@@ -169,12 +170,16 @@ pub struct Engine {
 }
 
 /// Who runs when.
-#[derive(Clone, Copy, Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct Schedule {
     /// How threads share the processor: fair (in turns), random (short turns in random order, to
     /// find races), pct (random priorities that change at a few random places)
     #[arg(long, value_name = "POLICY", default_value = "fair", value_parser = sched)]
     pub sched: Sched,
+
+    /// Follow the turns in FILE: which thread runs, and where in its own life its turn ends (see docs/recording.md)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["sched", "depth", "length"])]
+    pub script: Option<PathBuf>,
 
     /// Make the policy's decisions as with this number before; random if not given
     #[arg(long, value_name = "N")]

@@ -90,7 +90,7 @@ fn fill(line: &Record, request: &Request, folder: &Path) -> Result<Recording, St
         }
     };
     let schedule = Schedule {
-        policy: line.engine.schedule.sched.name().into(),
+        policy: request.handover.options.sched.name().into(),
         seed,
         depth: line.engine.schedule.depth,
         length: line.engine.schedule.length,

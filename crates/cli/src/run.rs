@@ -3,12 +3,14 @@
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::arguments::{Engine, Guest, Run, Whose};
 use crate::variables;
 use clew_engine::loader::LoadError;
-use clew_engine::program::{self, Options, StatsFor};
+use clew_engine::program::{self, Options, Sched, StatsFor};
 use clew_engine::start::{self, Request};
+use clew_recording::script::{BadLine, Script};
 
 pub fn run(line: &Run, envp: &[&CStr]) -> i32 {
     match request(&line.guest, &line.engine, envp) {
@@ -58,6 +60,7 @@ pub fn options(
     engine: &Engine,
     variable: &dyn Fn(&str) -> Option<OsString>,
 ) -> Result<Options, String> {
+    let script = engine.schedule.script.as_deref().map(script).transpose()?;
     let mut options = Options {
         stats: match engine.stats {
             None => StatsFor::Nobody,
@@ -65,7 +68,11 @@ pub fn options(
             Some(Whose::All) => StatsFor::All,
         },
         no_cache: engine.no_cache,
-        sched: engine.schedule.sched,
+        sched: match &script {
+            Some(_) => Sched::Script,
+            None => engine.schedule.sched,
+        },
+        script: script.map(Arc::new),
         seed: engine.schedule.seed,
         depth: engine.schedule.depth,
         length: engine.schedule.length,
@@ -90,6 +97,15 @@ pub fn options(
         });
     }
     Ok(options)
+}
+
+/// Reads a schedule.
+fn script(path: &Path) -> Result<Script, String> {
+    let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+    let text = std::fs::read(path).map_err(|error| failed(&error))?;
+    // What isn't text isn't a schedule either, and has a line where that shows.
+    let text = String::from_utf8_lossy(&text);
+    text.parse().map_err(|bad: BadLine| failed(&bad))
 }
 
 /// The shell's words and statuses for a program that can't be run.

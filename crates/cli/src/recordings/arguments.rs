@@ -352,6 +352,10 @@ pub struct Dump {
     /// Don't replay to find out what calls passed to the kernel (paths, data): show addresses
     #[arg(long)]
     pub quick: bool,
+
+    /// Instead of events, the turns of the threads, as `clew record --script` takes them: of the process with the most work
+    #[arg(long, conflicts_with_all = ["pid", "all", "from", "to", "json", "full", "quick"])]
+    pub turns: bool,
 }
 
 #[derive(Debug, Args)]

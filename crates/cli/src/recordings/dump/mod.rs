@@ -21,6 +21,9 @@ use clew_recording::reader::{ReadError, Recording};
 use cursor::{Cursor, Entry};
 
 pub fn dump(line: &Dump, envp: &[&CStr]) -> i32 {
+    if line.turns {
+        return turns(line, envp);
+    }
     let opened = find(envp, line.recording.as_deref())
         .map_err(|error| error.to_string())
         .and_then(|folder| Recording::open(&folder).map_err(|error| error.to_string()));
@@ -57,6 +60,20 @@ pub fn dump(line: &Dump, envp: &[&CStr]) -> i32 {
     }
     mention_others(&recording, &streams);
     0
+}
+
+fn turns(line: &Dump, envp: &[&CStr]) -> i32 {
+    let script = find(envp, line.recording.as_deref())
+        .map_err(|error| error.to_string())
+        .and_then(|folder| clew_hunt::turns::of(&folder).map_err(|error| error.to_string()));
+    match script {
+        Ok(script) => {
+            // A reader that has gone away has seen enough.
+            let _ = write!(std::io::stdout(), "{script}");
+            0
+        }
+        Err(error) => text::failed(&error),
+    }
 }
 
 /// The events of a stream with these numbers, a line for each that people want to see.
