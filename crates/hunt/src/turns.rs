@@ -1,10 +1,9 @@
 //! The schedule of a recorded run. In: a recording. Out: whose turns followed each other and where each of them ended, as
 //! a script that `clew record --script` follows.
 //!
-//! A turn that ends because the thread waits, ends or gives way is free to do so again; any other ends at a point of the
-//! thread's life. Points know of ticks, calls and single steps. Behind an instruction that the engine answered, or a
-//! signal, steps are counted from there in a recording: the point is then so many steps behind the tick or call before it,
-//! which is near.
+//! A turn that ends because the thread waits, ends or gives way by a call is free to do so again; any other ends at a
+//! point of the thread's life. Points know of ticks, calls and single steps. Behind a signal, steps are counted from there
+//! in a recording: the point is then so many steps behind the tick or call before it, which is near.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -154,8 +153,6 @@ pub(crate) struct Turns {
     several: bool,
     /// The current thread has done something since its last turn ended.
     moved: bool,
-    /// The last that it did was to give way.
-    gave_way: bool,
     /// Children that have borrowed the memory: the process waits for them.
     borrowers: Vec<ThreadId>,
     borrows: bool,
@@ -169,7 +166,6 @@ impl Turns {
             points: HashMap::new(),
             several: false,
             moved: false,
-            gave_way: false,
             borrowers: Vec::new(),
             borrows: false,
         }
@@ -186,15 +182,12 @@ impl Turns {
             (point.calls, point.steps) = (0, 0);
         }
         point.steps = point.steps.saturating_add(place.steps);
-        let moves = place.ticks != 0 || place.steps != 0;
-        self.moved |= moves;
-        self.gave_way &= !moves;
+        self.moved |= place.ticks != 0 || place.steps != 0;
         match *event {
             Event::Call(call) => {
                 point.calls = point.calls.saturating_add(1);
                 point.steps = 0;
                 self.moved = true;
-                self.gave_way = false;
                 if is_vfork(&call) {
                     self.borrows = true;
                 } else if call.end == CallEnd::Waits || call.nr == SCHED_YIELD {
@@ -204,20 +197,22 @@ impl Turns {
             }
             Event::Instruction { what, .. } => {
                 self.moved = true;
-                self.gave_way = matches!(what, Instruction::Quiet { .. });
+                // Those that were passed before it weren't told.
+                let passed = match what {
+                    Instruction::Quiet { passed } => passed,
+                    _ => 0,
+                };
+                point.calls = point.calls.saturating_add(passed.saturating_add(1));
+                point.steps = 0;
             }
             Event::NewThread { .. } => self.several = true,
             Event::EndedThread { thread } if thread == self.current => self.end(End::Free),
             Event::Switched { to, .. } => {
-                let end = match self.gave_way {
-                    true => End::Free,
-                    false => End::At(*point),
-                };
+                let end = End::At(*point);
                 if self.moved {
                     self.end(end);
                 }
                 self.current = to;
-                self.gave_way = false;
             }
             Event::Exec { .. } | Event::Exited { .. } | Event::Killed { .. } => self.moved = true,
             _ => {}

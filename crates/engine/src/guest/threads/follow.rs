@@ -8,7 +8,6 @@ use super::policy::Standings;
 use super::policy::script::Goal;
 use super::turns::Glanced;
 use crate::executor::Executor;
-use crate::memory::govern;
 
 /// A turn that goes on for so many ticks is looked at for spinning: it may wait for somebody whom the schedule forgot.
 const LONG: u64 = 1_000_000;
@@ -25,6 +24,12 @@ impl Executor {
         let now = self.ticks_now();
         self.current().life.call(now);
         self.threads.count_call();
+    }
+
+    /// The engine carries out an instruction for the current thread: as good a point as a call.
+    pub(crate) fn count_answer(&mut self) {
+        let now = self.ticks_now();
+        self.current().life.call(now);
     }
 
     /// The current thread has made a single step, which began at `before` ticks.
@@ -67,10 +72,7 @@ impl Executor {
         let Some(Goal::Steps(mut ending)) = self.goal() else {
             return false;
         };
-        self.record_loose_effects();
-        govern::runs_guest();
-        self.nothing_happened();
-        self.note_budget();
+        self.before_steps();
         // In a recording a place is only so many steps behind a tick.
         const MOST_STEPS: u32 = 4090;
         ending.most = ending
