@@ -16,6 +16,10 @@ use crate::guest::threads::aim::{Aim, Ending};
 
 /// A turn that looks for an instruction gives up after so many steps; more than 4096 a replay wouldn't follow.
 const MOST_STEPS: u32 = 4000;
+/// How long is waited for a thread that the kernel makes a call for, because its turn is next: once, and in all, in
+/// nanoseconds. It may be waiting for threads whose turns come later.
+const WAITING: u64 = 20_000_000;
+pub const MOST_WAITING: u64 = 500_000_000;
 
 /// What is to be done for the turn's next part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +55,9 @@ pub struct Follower {
     gave_way: bool,
     /// How often the thread was looked at since its turn began.
     looks: u32,
+    /// The turn that was waited for, and for how long; and for how long in all.
+    awaited: (usize, u64),
+    pub waited: u64,
 }
 
 impl Follower {
@@ -77,6 +84,16 @@ impl Follower {
         self.over || self.turn.as_ref().is_some_and(reached)
     }
 
+    /// Whether the current thread's turn is in the schedule.
+    pub fn has_turn(&self) -> bool {
+        self.turn.is_some()
+    }
+
+    /// Whether nobody is to be chosen as long as the current thread, which is at that point, can run.
+    pub fn goes_on(&self, at: Point) -> bool {
+        self.turn.is_some() && !self.is_over(at)
+    }
+
     /// What the current thread, which is at that point, does next.
     pub fn goal(&mut self, at: Point) -> Goal {
         let Some(turn) = &mut self.turn else {
@@ -98,6 +115,20 @@ impl Follower {
         }
     }
 
+    /// Whether that turn, the next, is worth waiting for.
+    pub fn waits_for(&mut self, place: usize) -> bool {
+        if self.awaited.0 != place {
+            self.awaited = (place, 0);
+        }
+        self.awaited.1 < WAITING && self.waited < MOST_WAITING
+    }
+
+    /// For so long.
+    pub fn has_waited(&mut self, nanoseconds: u64) {
+        self.awaited.1 += nanoseconds;
+        self.waited += nanoseconds;
+    }
+
     /// Steps were taken for the goal; `arrived`: to the turn's end, or as far as there is any point.
     pub fn stepped(&mut self, steps: u32, arrived: bool) {
         self.over |= arrived;
@@ -106,7 +137,7 @@ impl Follower {
         }
     }
 
-    /// The current thread waits for others in a way that isn't a call. A turn with an end goes there all the same.
+    /// The current thread spins. A turn with an end goes there all the same.
     pub fn gives_way(&mut self) {
         if self.turn.is_none_or(|turn| turn.end == End::Free) {
             self.yields();
@@ -146,8 +177,8 @@ impl Follower {
         current: Option<usize>,
         standings: &mut impl Standings,
     ) -> Option<usize> {
-        let goes_on = current.is_some_and(|slot| !self.is_over(standings.whose(slot).1));
-        if goes_on && self.turn.is_some() {
+        let at = current.map(|slot| standings.whose(slot).1);
+        if at.is_some_and(|at| self.goes_on(at)) {
             return None;
         }
         let turns = current.iter().chain(queue.iter());
@@ -157,7 +188,7 @@ impl Follower {
             let at = queue.iter().position(|&other| other == slot)?;
             return queue.remove(at);
         }
-        if goes_on || (current.is_some() && !self.gave_way) {
+        if current.is_some() && !self.gave_way {
             self.begin_any();
             return None;
         }
