@@ -10,6 +10,7 @@ pub mod hunt;
 pub mod measure;
 pub mod run;
 pub mod strategy;
+pub mod turns;
 
 pub use condition::Condition;
 pub use hunt::{Found, News, Report, Settings, Stopped, Tally, hunt};
