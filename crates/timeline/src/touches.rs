@@ -200,12 +200,12 @@ impl Lives {
                 Some(Record::Event(event)) => {
                     let (_, place) = of_event(event);
                     let life = self.lives.entry(self.current).or_default();
-                    life.ticks += place.ticks;
+                    life.ticks = life.ticks.saturating_add(place.ticks);
                     if place.ticks > 0 {
                         life.calls = 0;
                     }
                     match event {
-                        Event::Call(_) => life.calls += 1,
+                        Event::Call(_) => life.calls = life.calls.saturating_add(1),
                         Event::Switched { to, .. } => self.current = *to,
                         _ => {}
                     }
