@@ -13,7 +13,7 @@ use clew_recording::script::Point;
 use clew_timeline::{
     Direction, Error, Next, Position, Reason, Target, Timeline, Touch, TouchLimits, Touches,
 };
-use common::{Program, is_last, open, open_stream, record_with, state};
+use common::{Program, open, open_stream, record_with, state};
 use iced_x86::{
     Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
     Register,
@@ -176,6 +176,9 @@ fn stepped(timeline: &mut Timeline, folder: &Path) -> (usize, Vec<Touch>) {
             steps: 0,
         },
     );
+    // Children that borrow the memory don't count: nothing else happens meanwhile.
+    const FORKS: [u32; 4] = [56, 57, 58, 435];
+    let mut borrowers = BTreeSet::new();
     let mut seen = Accesses::default();
     let mut factory = InstructionInfoFactory::new();
     let mut known: BTreeSet<u32> = timeline
@@ -191,7 +194,7 @@ fn stepped(timeline: &mut Timeline, folder: &Path) -> (usize, Vec<Touch>) {
             ..timeline.position().unwrap()
         };
         let life = lives.entry(at.thread).or_default();
-        if at.next.is_none() {
+        if at.next.is_none() && !borrowers.contains(&at.thread) {
             for touch in executed(timeline, &mut factory) {
                 seen.add(Touch {
                     thread: at.thread,
@@ -201,14 +204,11 @@ fn stepped(timeline: &mut Timeline, folder: &Path) -> (usize, Vec<Touch>) {
                 });
             }
         }
-        if at.next.is_some_and(is_last) {
+        life.calls += counts_as_call(timeline, at.next) as u32;
+        let stop = timeline.step_any(Direction::Forward).unwrap();
+        if matches!(stop.reason, Reason::End(_)) {
             return (steps, seen.end());
         }
-        if let Some(Next::Call { .. }) = at.next {
-            life.calls += 1;
-        }
-        let stop = timeline.step_any(Direction::Forward).unwrap();
-        assert!(!matches!(stop.reason, Reason::End(_)));
         let now = timeline.at();
         // Only instructions tick; behind an event the count begins again.
         if at.next.is_none() && now.work - EVENT_WORK * now.event > at.work - EVENT_WORK * at.event
@@ -219,14 +219,48 @@ fn stepped(timeline: &mut Timeline, folder: &Path) -> (usize, Vec<Touch>) {
             };
         }
         if now.event != at.event {
-            for thread in timeline.threads().unwrap() {
-                if known.insert(thread.number) {
+            let threads = timeline.threads().unwrap();
+            let maker = threads.iter().find(|thread| thread.number == at.thread);
+            let waits = maker.and_then(|maker| maker.waits);
+            for thread in &threads {
+                if !known.insert(thread.number) {
+                } else if waits.is_some_and(|nr| FORKS.contains(&nr)) {
+                    borrowers.insert(thread.number);
+                } else {
                     seen.renew(&stack_of(timeline, thread.number, thread.sp));
                 }
             }
         }
     }
     unreachable!()
+}
+
+/// A system call, or an instruction that the engine answers.
+fn counts_as_call(timeline: &mut Timeline, next: Option<Next>) -> bool {
+    let answered = [
+        Mnemonic::Cpuid,
+        Mnemonic::Rdtsc,
+        Mnemonic::Rdtscp,
+        Mnemonic::Rdrand,
+        Mnemonic::Rdseed,
+        Mnemonic::Xgetbv,
+        Mnemonic::Pause,
+        Mnemonic::Rdfsbase,
+        Mnemonic::Rdgsbase,
+        Mnemonic::Wrfsbase,
+        Mnemonic::Wrgsbase,
+    ];
+    match next {
+        Some(Next::Call { .. }) => true,
+        None | Some(Next::Other) => {
+            let pc = timeline.at().pc;
+            let mut code = [0; 15];
+            let len = timeline.read(pc, &mut code).unwrap();
+            let instruction = Decoder::with_ip(64, &code[..len], pc, DecoderOptions::NONE).decode();
+            answered.contains(&instruction.mnemonic())
+        }
+        Some(_) => false,
+    }
 }
 
 /// System calls since the last tick.

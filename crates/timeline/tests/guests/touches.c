@@ -1,6 +1,8 @@
 // Threads that share some memory and keep some for themselves, each in a function of its own.
 #include <pthread.h>
+#include <spawn.h>
 #include <stdio.h>
+#include <sys/wait.h>
 
 #define APART __attribute__((noinline, noipa))
 
@@ -55,6 +57,14 @@ APART static long own_stack(long n) {
     return here[2];
 }
 
+// A child that borrows this process's memory until it has a program of its own.
+APART static void spawn(void) {
+    char *arguments[] = {"true", NULL};
+    pid_t child;
+    if (posix_spawn(&child, "/bin/true", NULL, NULL, arguments, arguments + 1) == 0)
+        waitpid(child, NULL, 0);
+}
+
 struct job { long me; volatile long *theirs; };
 
 static void *worker(void *argument) {
@@ -90,6 +100,7 @@ int main(int argc, char **argv) {
     bump_own(0);
     bump_byte(0);
     own_stack(7);
+    spawn();
     for (int n = 0; n < 2; n++)
         pthread_join(threads[n], NULL);
     char last = copy_out(room);

@@ -30,6 +30,7 @@ const MOST_PIECES: usize = 64;
 const WHOLE: u64 = 64;
 /// Room for accesses that will turn out to be one thread's own, for each of those wanted.
 const OVER: usize = 4;
+const MOST_OVER: usize = 1 << 20;
 
 pub struct Collector {
     pub shadow: Shadow,
@@ -100,6 +101,7 @@ impl Word {
 pub struct Standing {
     pub event: u64,
     pub ticks: u64,
+    pub passed: u32,
     pub pc: u64,
     pub locked: bool,
 }
@@ -213,6 +215,7 @@ impl Collector {
             thread,
             event: at.event,
             ticks: at.ticks,
+            passed: at.passed,
             pc: at.pc,
             addr,
             len: u32::try_from(len).unwrap_or(u32::MAX),
@@ -220,7 +223,8 @@ impl Collector {
             locked: at.locked,
         };
         self.number += 1;
-        let (pc, room) = (at.pc, self.most.saturating_mul(OVER));
+        let pc = at.pc;
+        let room = self.most.saturating_mul(OVER).min(self.most.max(MOST_OVER));
         let known = self.seen.contains_key(&Key { thread, pc, addr });
         if !known && self.kept >= room {
             self.complete = false;
@@ -386,6 +390,7 @@ mod tests {
             thread: 1,
             event: 0,
             ticks: 0,
+            passed: 0,
             pc: 0,
             addr: 0,
             len: 1,
