@@ -3,6 +3,7 @@
 //! In: the command line. Out: what was found, for people or as JSON; a line of progress on a terminal.
 
 pub mod arguments;
+pub mod explain;
 
 use std::ffi::{CStr, OsString};
 use std::io::{IsTerminal, Write};

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod condition;
+pub mod explain;
 pub mod guard;
 pub mod hunt;
 pub mod measure;

@@ -109,6 +109,11 @@ pub struct Guard {
     pub prefix: String,
 }
 
+#[derive(Debug, Args)]
+pub struct ExplainRun {
+    pub folder: std::path::PathBuf,
+}
+
 /// `90`, `90s`, `1.5m`, `2h`, `500ms`.
 fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
