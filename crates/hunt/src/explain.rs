@@ -78,6 +78,7 @@ pub enum WaitsFor {
 /// A thread of a deadlock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
+    #[serde(flatten)]
     pub thread: Who,
     pub waits_for: WaitsFor,
     /// Where what it waits for is in memory.
@@ -86,6 +87,7 @@ pub struct Waiting {
     pub variable: Option<String>,
     /// Who has the lock, or is to end: a tid.
     pub other: Option<i32>,
+    #[serde(flatten)]
     pub at: Spot,
     /// Where the other one took the lock.
     pub taken: Option<Spot>,
@@ -102,9 +104,10 @@ pub enum ExplainError {
     Timeline(#[from] clew_timeline::Error),
 }
 
-/// Replays a recording for its lines. For a process with one thread.
+/// Replays a recording for the lines of its deadlock, and of so many preemptions at most. For a process with one thread.
 pub fn explain(
     folder: &Path,
+    most: usize,
     settings: &clew_timeline::Settings,
 ) -> Result<Explained, ExplainError> {
     let recording = clew_recording::reader::Recording::open(folder)?;
@@ -114,7 +117,7 @@ pub fn explain(
     };
     let timeline = clew_timeline::Timeline::open(&recording, story.stream, settings.clone())?;
     let mut view = spot::View::new(&recording, timeline);
-    let preemptions = switches::explain(&mut view, &story)?;
+    let preemptions = switches::explain(&mut view, &story, most)?;
     let deadlock = match &story.deadlock {
         Some(note) => deadlock::explain(&mut view, note)?,
         None => Vec::new(),
@@ -126,10 +129,11 @@ pub fn explain(
     })
 }
 
-/// Has a child explain a recording. In words why not, if it can't within that time or the hunt is stopped.
+/// Has a child [explain] a recording. In words why not, if it can't within that time or the hunt is stopped.
 pub fn ask(
     exe: &Path,
     folder: &Path,
+    most: usize,
     limit: Duration,
     guard: &Guard,
     stop: &dyn Fn() -> bool,
@@ -137,6 +141,7 @@ pub fn ask(
     let mut child = Command::new(exe)
         .arg(COMMAND)
         .arg(folder)
+        .arg(most.to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

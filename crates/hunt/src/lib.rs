@@ -9,8 +9,10 @@ pub mod explain;
 pub mod guard;
 pub mod hunt;
 pub mod measure;
+pub mod minimize;
 pub mod run;
 pub mod strategy;
+pub mod turns;
 
 pub use condition::Condition;
 pub use hunt::{Found, News, Report, Settings, Stopped, Tally, hunt};

@@ -20,7 +20,7 @@ pub fn explain(line: &ExplainRun, envp: &[&CStr]) -> i32 {
             return WRONG_LINE;
         }
     };
-    match clew_hunt::explain::explain(&line.folder, &Settings::new(options)) {
+    match clew_hunt::explain::explain(&line.folder, line.most, &Settings::new(options)) {
         Ok(explained) => {
             let json = serde_json::to_string(&explained).unwrap_or_default();
             text::print(&format!("{json}\n"));

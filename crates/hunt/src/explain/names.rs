@@ -2,8 +2,8 @@
 
 use clew_symbols::Modules;
 use clew_symbols::types::{Offset, Type};
-use clew_symbols::variables::Kind;
 use clew_symbols::variables::Catalog;
+use clew_symbols::variables::Kind;
 use clew_timeline::Result;
 
 use super::spot::View;

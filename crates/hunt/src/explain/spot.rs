@@ -32,6 +32,14 @@ pub struct Spot {
 }
 
 impl Spot {
+    /// The place in the function with the line, whatever it called.
+    pub fn caller(&self) -> Spot {
+        Spot {
+            inside: None,
+            ..self.clone()
+        }
+    }
+
     /// `a.c:12`, with the file's name alone.
     pub fn short_line(&self) -> Option<String> {
         let (file, line) = (self.file.as_deref()?, self.line?);

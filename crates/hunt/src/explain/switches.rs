@@ -139,9 +139,9 @@ impl Teller {
 }
 
 /// The lines of the first of them.
-pub(super) fn explain(view: &mut View, story: &Story) -> Result<Vec<Preemption>> {
+pub(super) fn explain(view: &mut View, story: &Story, most: usize) -> Result<Vec<Preemption>> {
     let mut all = Vec::new();
-    for switch in story.forced.iter().take(MOST) {
+    for switch in story.forced.iter().take(most.min(MOST)) {
         view.timeline.seek(Target::Position(switch.at))?;
         let threads = view.threads()?;
         let who = |number| {
