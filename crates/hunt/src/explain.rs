@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 
 use crate::guard::Guard;
+use crate::minimize::SCHEDULE;
 
 mod deadlock;
 mod names;
@@ -117,14 +118,17 @@ pub fn explain(
     };
     let timeline = clew_timeline::Timeline::open(&recording, story.stream, settings.clone())?;
     let mut view = spot::View::new(&recording, timeline);
-    let preemptions = switches::explain(&mut view, &story, most)?;
+    let schedule = std::fs::read_to_string(folder.join(SCHEDULE));
+    let schedule = schedule.ok().and_then(|text| text.parse().ok());
+    let (preemptions, all_preemptions) =
+        switches::explain(&mut view, &story, schedule.as_ref(), most)?;
     let deadlock = match &story.deadlock {
         Some(note) => deadlock::explain(&mut view, note)?,
         None => Vec::new(),
     };
     Ok(Explained {
         preemptions,
-        all_preemptions: story.forced.len() as u64,
+        all_preemptions,
         deadlock,
     })
 }

@@ -5,15 +5,15 @@
 use std::ffi::CStr;
 
 use super::arguments::ExplainRun;
-use crate::run::{self, Switches};
-use crate::{text, variables};
+use crate::arguments::Engine;
+use crate::{run, text, variables};
 use clew_timeline::Settings;
 
 const WRONG_LINE: i32 = 2;
 
 pub fn explain(line: &ExplainRun, envp: &[&CStr]) -> i32 {
     let variable = |name: &str| variables::get(envp, name);
-    let options = match run::options(&Switches::default(), &variable) {
+    let options = match run::options(&Engine::default(), &variable) {
         Ok(options) => options,
         Err(message) => {
             text::failed(&message);

@@ -114,28 +114,72 @@ impl View {
         };
         let frame = &frames[n];
         // A function that was inlined is in the program's own text, line and all.
-        let outer = frames[..n].iter().rfind(|frame| !frame.inlined);
+        let called = frames[..n].iter().rfind(|frame| !frame.inlined);
+        let inside = match called {
+            Some(called) => Some(self.usual_name(called)?),
+            None => None,
+        };
         Ok(Spot {
             address: format!("{:#x}", innermost.pc),
             function: frame.function.clone(),
             file: frame.line.as_ref().map(|line| line.file.to_string()),
             line: frame.line.as_ref().map(|line| line.line),
             source: frame.line.as_ref().and_then(source_text),
-            inside: outer.map(|outer| outer.function.clone().unwrap_or_else(|| "??".into())),
+            inside,
             module: None,
         })
+    }
+}
+
+impl View {
+    /// The outermost function of the program in a thread, where it begins.
+    pub fn outermost(&mut self, thread: ThreadId) -> Result<Option<Spot>> {
+        let stack = self.program.stack(&mut self.timeline, thread)?;
+        let Some(frame) = stack.frames.iter().rfind(|frame| readable(frame)) else {
+            return Ok(None);
+        };
+        let start = frame.offset.map(|offset| frame.pc.wrapping_sub(offset));
+        let line = start
+            .zip(frame.module.as_ref())
+            .and_then(|(start, module)| {
+                let line = module.line_at(start.wrapping_sub(frame.bias));
+                line.ok().flatten()
+            });
+        let line = line.or_else(|| frame.line.clone());
+        Ok(Some(Spot {
+            address: format!("{:#x}", start.unwrap_or(frame.pc)),
+            function: frame.function.clone(),
+            file: line.as_ref().map(|line| line.file.to_string()),
+            line: line.as_ref().map(|line| line.line),
+            source: line.as_ref().and_then(source_text),
+            ..Spot::default()
+        }))
+    }
+
+    /// A library's function by the name that programs use, of those that it has.
+    fn usual_name(&mut self, frame: &Frame) -> Result<String> {
+        let start = frame.offset.map(|offset| frame.pc.wrapping_sub(offset));
+        if let Some(start) = start {
+            let modules = self.program.modules(&mut self.timeline)?;
+            if let Some((name, 0)) = self.program.catalog().symbol_at(&modules, start) {
+                return Ok(name);
+            }
+        }
+        Ok(frame.function.clone().unwrap_or_else(|| "??".into()))
     }
 }
 
 /// The innermost frame whose source is there, else the innermost with a line: a library's source seldom is.
 fn telling(frames: &[Frame]) -> Option<usize> {
     let with_line = |frame: &Frame| frame.line.as_ref().is_some_and(|line| line.line != 0);
-    let readable = |frame: &Frame| {
-        let line = frame.line.as_ref();
-        line.is_some_and(|line| line.line != 0 && Path::new(&*line.file).is_file())
-    };
     let found = frames.iter().position(readable);
     found.or_else(|| frames.iter().position(with_line))
+}
+
+/// Whether the frame has a line whose file is there.
+fn readable(frame: &Frame) -> bool {
+    let line = frame.line.as_ref();
+    line.is_some_and(|line| line.line != 0 && Path::new(&*line.file).is_file())
 }
 
 fn file_name(path: &Path) -> String {
