@@ -5,11 +5,14 @@
 #![forbid(unsafe_code)]
 
 pub mod condition;
+pub mod explain;
 pub mod guard;
 pub mod hunt;
 pub mod measure;
+pub mod minimize;
 pub mod run;
 pub mod strategy;
+pub mod turns;
 
 pub use condition::Condition;
 pub use hunt::{Found, News, Report, Settings, Stopped, Tally, hunt};
