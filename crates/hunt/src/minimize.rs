@@ -21,12 +21,19 @@ use crate::{HuntError, measure, turns};
 
 pub mod shrink;
 
-use shrink::{Trier, shrink, truer};
+use shrink::{Order, Tried, Trier, shrink, truer};
 
 /// The schedule's name in the folder of its recording.
 pub const SCHEDULE: &str = "schedule.txt";
 /// So often the whole schedule, and what was found at the end, is tried.
 const TRIES: usize = 3;
+/// If more than one preemption is left, other parts are left out first, in these orders: fewer may be enough.
+const OTHER_ORDERS: [Order; 4] = [
+    Order::Late,
+    Order::Mixed(1),
+    Order::Mixed(2),
+    Order::Mixed(3),
+];
 /// How often there are news although nothing happened.
 const BEAT: Duration = Duration::from_millis(200);
 /// Lines are left out if it takes longer to tell them.
@@ -132,17 +139,23 @@ pub(crate) fn minimize(
             with_plan,
         });
     };
-    let shrunk = shrink(truer(script, recorded), &mut runs);
+    let whole = truer(script, recorded);
+    let mut tried = Tried::new();
+    let shrunk = shrink(whole.clone(), Order::Early, &mut tried, &mut runs);
+    let mut script = shrunk.script;
     let stopped = match shrunk.stopped {
         Some(Halt::Failed(error)) => return Err(error),
         Some(Halt::Stopped(stopped)) => Some(stopped),
         None => None,
     };
+    if stopped.is_none() {
+        runs.in_other_orders(&whole, &mut script, &mut tried)?;
+    }
     let confirmed = match stopped {
-        None => runs.confirm(&shrunk.script)?,
+        None => runs.confirm(&script)?,
         Some(_) => (0, 0),
     };
-    runs.keep(shrunk.script, stopped, confirmed, started)
+    runs.keep(script, stopped, confirmed, started)
 }
 
 /// Why nothing more is tried.
@@ -277,6 +290,40 @@ impl Runs<'_, '_> {
             failed += u64::from(self.first_failing(1, |_| None)?.is_some());
         }
         Ok(failed)
+    }
+
+    /// Starts again from the whole schedule, as long as there is more than one preemption: what none can be left out of
+    /// isn't the only such schedule. `best` becomes a smaller one that was found.
+    fn in_other_orders(
+        &mut self,
+        whole: &Script,
+        best: &mut Script,
+        tried: &mut Tried,
+    ) -> Result<(), HuntError> {
+        // Some are needed to see whether it fails again.
+        let most = self.most;
+        self.most = most.saturating_sub(TRIES as u64);
+        for order in OTHER_ORDERS {
+            if best.preemptions() < 2 {
+                break;
+            }
+            let failing = self.best.take();
+            let shrunk = shrink(whole.clone(), order, tried, self);
+            let smaller = shrunk.script.preemptions() < best.preemptions();
+            if smaller && self.best.is_some() {
+                *best = shrunk.script;
+            } else {
+                self.best = failing;
+            }
+            self.progress.preemptions = best.preemptions() as u64;
+            match shrunk.stopped {
+                Some(Halt::Failed(error)) => return Err(error),
+                Some(Halt::Stopped(_)) => break,
+                None => {}
+            }
+        }
+        self.most = most;
+        Ok(())
     }
 
     /// Follows the final schedule some times more: how often it failed, of how often.

@@ -162,11 +162,18 @@ impl View {
         if let Some(start) = start {
             let modules = self.program.modules(&mut self.timeline)?;
             if let Some((name, 0)) = self.program.catalog().symbol_at(&modules, start) {
-                return Ok(name);
+                return Ok(unversioned(&name));
             }
         }
-        Ok(frame.function.clone().unwrap_or_else(|| "??".into()))
+        let name = frame.function.as_deref().unwrap_or("??");
+        Ok(unversioned(name))
     }
+}
+
+/// `read` for `read@@GLIBC_2.2.5` and for the stub `read@plt`.
+fn unversioned(name: &str) -> String {
+    let end = name.find('@').filter(|&at| at > 0);
+    name[..end.unwrap_or(name.len())].into()
 }
 
 /// The innermost frame whose source is there, else the innermost with a line: a library's source seldom is.

@@ -29,11 +29,30 @@ pub struct Shrunk<S> {
     pub stopped: Option<S>,
 }
 
+/// Which parts are taken out first. Where several few are enough, this decides which of them are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Neighbours together, early ones first.
+    Early,
+    Late,
+    /// Any together, by that seed.
+    Mixed(u64),
+}
+
+/// Schedules that don't fail, so that none is tried twice.
+pub type Tried = HashSet<String>;
+
 /// Shrinks a schedule that is known to fail.
-pub fn shrink<T: Trier>(script: Script, trier: &mut T) -> Shrunk<T::Stop> {
+pub fn shrink<T: Trier>(
+    script: Script,
+    order: Order,
+    tried: &mut Tried,
+    trier: &mut T,
+) -> Shrunk<T::Stop> {
     let mut work = Work {
         script,
-        tried: HashSet::new(),
+        order,
+        tried,
         trier,
     };
     let stopped = work.run().err();
@@ -45,8 +64,8 @@ pub fn shrink<T: Trier>(script: Script, trier: &mut T) -> Shrunk<T::Stop> {
 
 struct Work<'a, T> {
     script: Script,
-    /// Those that don't fail, so that none is tried twice.
-    tried: HashSet<String>,
+    order: Order,
+    tried: &'a mut Tried,
     trier: &'a mut T,
 }
 
@@ -72,7 +91,12 @@ impl<T: Trier> Work<'_, T> {
                 return Ok(());
             }
             parts = parts.min(ends.len());
-            let ends: Vec<usize> = ends.into_iter().collect();
+            let mut ends: Vec<usize> = ends.into_iter().collect();
+            match self.order {
+                Order::Early => {}
+                Order::Late => ends.reverse(),
+                Order::Mixed(seed) => mix(&mut ends, seed),
+            }
             let candidates = chunks(&ends, parts).map(|part| {
                 let part = part.iter().copied().collect();
                 without(&self.script, &part)
@@ -199,6 +223,17 @@ fn joined(turns: Vec<Turn>) -> Vec<Turn> {
     all
 }
 
+/// Brings numbers into an order that follows from the seed.
+fn mix(all: &mut [usize], seed: u64) {
+    all.sort_by_key(|&n| {
+        // SplitMix64: neighbours become strangers.
+        let mut z = (n as u64 ^ seed << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    });
+}
+
 /// `parts` pieces of nearly the same length.
 fn chunks(all: &[usize], parts: usize) -> impl Iterator<Item = &[usize]> {
     (0..parts).map(move |n| &all[n * all.len() / parts..(n + 1) * all.len() / parts])
@@ -273,11 +308,15 @@ mod tests {
             &[(0, at(310)), (1, at(10))],
             &[(0, at(20)), (1, at(490)), (0, at(500))],
         ] {
-            let mut trier = needs(ends);
-            let shrunk = shrink(two_threads(100), &mut trier);
-            assert_eq!(shrunk.stopped, None);
-            assert_eq!(shrunk.script.preemptions(), ends.len(), "{ends:?}");
-            assert!(trier.runs < 120, "{} runs for {ends:?}", trier.runs);
+            for order in [Order::Early, Order::Late, Order::Mixed(1), Order::Mixed(2)] {
+                let mut trier = needs(ends);
+                let shrunk = shrink(two_threads(100), order, &mut Tried::new(), &mut trier);
+                assert_eq!(shrunk.stopped, None);
+                let left = shrunk.script.preemptions();
+                assert_eq!(left, ends.len(), "{ends:?}, {order:?}");
+                let runs = trier.runs;
+                assert!(runs < 150, "{runs} runs for {ends:?}, {order:?}");
+            }
         }
     }
 
@@ -285,7 +324,8 @@ mod tests {
     fn stopped_work_is_kept() {
         let mut trier = needs(&[(0, at(310)), (1, at(10))]);
         trier.most = 6;
-        let shrunk = shrink(two_threads(100), &mut trier);
+        let tried = &mut Tried::new();
+        let shrunk = shrink(two_threads(100), Order::Early, tried, &mut trier);
         assert_eq!(shrunk.stopped, Some("runs"));
         let left = shrunk.script.preemptions();
         assert!((3..100).contains(&left), "{left}");
