@@ -5,9 +5,11 @@
 #![forbid(unsafe_code)]
 
 pub mod condition;
+pub mod explain;
 pub mod guard;
 pub mod hunt;
 pub mod measure;
+pub mod minimize;
 pub mod run;
 pub mod strategy;
 pub mod turns;

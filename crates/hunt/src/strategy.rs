@@ -118,6 +118,16 @@ impl Plan {
         }
     }
 
+    /// The options for a run that follows a schedule, with the same chaos.
+    pub fn following(&self, script: &std::path::Path) -> Vec<String> {
+        let mut words = vec!["--script".into(), script.to_string_lossy().into_owned()];
+        if let Some(chaos) = &self.chaos {
+            words.extend(["--seed".into(), self.seed.to_string()]);
+            words.push(format!("--chaos={chaos}"));
+        }
+        words
+    }
+
     /// The options of `clew record` (and `clew run`) for it.
     pub fn options(&self) -> Vec<String> {
         let mut words = vec!["--sched".into(), self.sched.into()];

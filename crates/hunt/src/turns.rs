@@ -262,6 +262,11 @@ impl Turns {
         self.turns.push(Turn { thread, end });
     }
 
+    /// The turns that have ended.
+    pub(crate) fn so_far(&self) -> &[Turn] {
+        &self.turns
+    }
+
     /// The turns; the last ends with the process.
     fn finish(mut self) -> Vec<Turn> {
         if self.moved {
