@@ -129,11 +129,7 @@ fn unoptimised(name: &str) -> Result<PathBuf, Failed> {
 }
 
 fn hunted(hunt: &Hunt, options: &[&str]) -> Result<(Value, Outcome), Failed> {
-    let all = [
-        &["--json", "--minimize", "--runs", RUNS, "--seed", "5"],
-        options,
-    ]
-    .concat();
+    let all = [&["--json", "--runs", RUNS, "--seed", "5"], options].concat();
     let outcome = hunt.run(&all);
     check(code(&outcome) == Some(0), "not found", &outcome)?;
     let facts: Value = serde_json::from_slice(&outcome.stdout)?;
@@ -142,7 +138,7 @@ fn hunted(hunt: &Hunt, options: &[&str]) -> Result<(Value, Outcome), Failed> {
 
 fn minimized(bug: &Bug) -> Result<(), Failed> {
     let hunt = Hunt::new(&format!("minimize.{}", bug.name), unoptimised(bug.name)?);
-    let (found, outcome) = hunted(&hunt, bug.options)?;
+    let (found, outcome) = hunted(&hunt, &[&["--minimize"], bug.options].concat())?;
     let small = &found["minimized"];
     check(small["result"] == "minimal", "not minimal", &outcome)?;
     check(small["ended"] == found["ended"], "another end", &outcome)?;
@@ -222,7 +218,7 @@ fn stripped() -> Result<(), Failed> {
         return Err("strip failed".into());
     }
     let hunt = Hunt::new("minimize.stripped", &program);
-    let (found, outcome) = hunted(&hunt, &[])?;
+    let (found, outcome) = hunted(&hunt, &["--minimize"])?;
     let small = &found["minimized"];
     check(small["result"] == "minimal", "not minimal", &outcome)?;
     let switches = small["switches"].as_array().map_or(&[][..], |all| all);
@@ -294,7 +290,7 @@ fn once_only() -> Result<(), Failed> {
     let mut hunt = Hunt::new("minimize.once", "/bin/sh");
     let line = "test -e been-here && exit 0; touch been-here; exit 3";
     hunt.job.args = vec!["-c".into(), line.into()];
-    let (found, outcome) = hunted(&hunt, &[])?;
+    let (found, outcome) = hunted(&hunt, &["--minimize"])?;
     let small = &found["minimized"];
     check(small["result"] == "not-again", "minimized", &outcome)?;
     check(small["failed"] == 0, "it failed again", &outcome)?;
@@ -305,7 +301,7 @@ fn once_only() -> Result<(), Failed> {
 fn without_threads() -> Result<(), Failed> {
     let mut hunt = Hunt::new("minimize.none", "/bin/sh");
     hunt.job.args = vec!["-c".into(), "exit 3".into()];
-    let (found, outcome) = hunted(&hunt, &[])?;
+    let (found, outcome) = hunted(&hunt, &["--minimize"])?;
     let small = &found["minimized"];
     check(small["result"] == "minimal", "not minimal", &outcome)?;
     check(small["preemptions"] == 0, "preemptions", &outcome)?;
