@@ -163,16 +163,15 @@ fn switched(preemption: &Preemption, style: Style) -> Vec<String> {
         source.map(|source| format!("    {}", style.faint(&source)))
     };
     lines.extend(source(&preemption.at));
-    let beginning = match preemption.begins {
-        true => ", which begins",
-        false => "",
-    };
-    lines.push(format!(
-        "to this line of {}{beginning}: {}",
-        text::plain(&who(&preemption.to)),
-        text::plain(&preemption.goes_on.to_string()),
-    ));
-    lines.extend(source(&preemption.goes_on));
+    let (to, goes_on) = (text::plain(&who(&preemption.to)), &preemption.goes_on);
+    let place = text::plain(&goes_on.to_string());
+    lines.push(match (preemption.begins, &goes_on.source) {
+        (true, Some(_)) => format!("to this line of {to}, which begins: {place}"),
+        // It stands in the C library still.
+        (true, None) => format!("to {to}, which begins"),
+        (false, _) => format!("to this line of {to}: {place}"),
+    });
+    lines.extend(source(goes_on));
     lines
 }
 
