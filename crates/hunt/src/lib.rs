@@ -7,6 +7,7 @@
 pub mod condition;
 pub mod guard;
 pub mod hunt;
+pub mod idiom;
 pub mod measure;
 pub mod run;
 pub mod strategy;
