@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clew_engine::kernel::chaos::Kinds;
@@ -121,29 +122,16 @@ pub struct Cache {
 
 #[derive(Debug, Args)]
 pub struct Run {
-    /// Print counters to stderr at the end: ticks, blocks and bytes translated, cache exits
-    #[arg(long, value_name = "WHOSE", num_args = 0..=1, require_equals = true,
-        default_missing_value = "main")]
-    pub stats: Option<Whose>,
-
-    /// Neither use nor keep saved translations
-    #[arg(long)]
-    pub no_cache: bool,
+    #[command(flatten)]
+    pub engine: Engine,
 
     #[command(flatten)]
-    pub schedule: Schedule,
+    pub guest: Guest,
+}
 
-    /// Show the program no CPU features beyond what most machines have (x86-64-v3), and no random
-    /// numbers from the CPU
-    #[arg(long)]
-    pub portable: bool,
-
-    /// Switches for debugging the engine, with commas between them: trace, bisect=N, dump=N..M, calls,
-    /// lockstep[=N], stretch=N, turns, hook (see CONTRIBUTING).
-    /// The environment variable CLEW_DEBUG says the same
-    #[arg(long, value_name = "SWITCHES", hide = true)]
-    pub debug: Option<String>,
-
+/// What is to be run.
+#[derive(Debug, Args)]
+pub struct Guest {
     /// The program, looked up in PATH, and its arguments
     #[arg(
         value_name = "PROG",
@@ -154,13 +142,44 @@ pub struct Run {
     pub program: Vec<OsString>,
 }
 
+/// How it is run, recorded or not.
+#[derive(Debug, Default, Args)]
+pub struct Engine {
+    #[command(flatten)]
+    pub schedule: Schedule,
+
+    /// Show the program only what nearly every CPU has (x86-64-v3, no random numbers from the CPU), so that a recording
+    /// replays on other machines
+    #[arg(long)]
+    pub portable: bool,
+
+    /// Neither use nor keep saved translations
+    #[arg(long)]
+    pub no_cache: bool,
+
+    /// Print counters to stderr at the end: ticks, blocks and bytes translated, cache exits
+    #[arg(long, value_name = "WHOSE", num_args = 0..=1, require_equals = true,
+        default_missing_value = "main")]
+    pub stats: Option<Whose>,
+
+    /// Switches for debugging the engine, with commas between them: trace, bisect=N, dump=N..M, calls,
+    /// lockstep[=N], stretch=N, turns, hook (see CONTRIBUTING).
+    /// The environment variable CLEW_DEBUG says the same
+    #[arg(long, value_name = "SWITCHES", hide = true)]
+    pub debug: Option<String>,
+}
+
 /// Who runs when.
-#[derive(Clone, Copy, Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct Schedule {
     /// How threads share the processor: fair (in turns), random (short turns in random order, to
     /// find races), pct (random priorities that change at a few random places)
     #[arg(long, value_name = "POLICY", default_value = "fair", value_parser = sched)]
     pub sched: Sched,
+
+    /// Follow the turns in FILE: which thread runs, and where in its own life its turn ends (see docs/recording.md)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["sched", "depth", "length"])]
+    pub script: Option<PathBuf>,
 
     /// Make the policy's decisions as with this number before; random if not given
     #[arg(long, value_name = "N")]
@@ -226,13 +245,13 @@ mod tests {
     #[test]
     fn the_programs_flags_are_its_own() {
         let line = run(&[c"clew", c"run", c"--stats", c"ls", c"-l", c"--stats=x"]);
-        assert_eq!(line.stats, Some(Whose::Main));
-        assert_eq!(line.program, ["ls", "-l", "--stats=x"]);
+        assert_eq!(line.engine.stats, Some(Whose::Main));
+        assert_eq!(line.guest.program, ["ls", "-l", "--stats=x"]);
         let line = run(&[c"clew", c"run", c"--stats=all", c"--", c"-odd", c"--"]);
-        assert_eq!(line.stats, Some(Whose::All));
-        assert_eq!(line.program, ["-odd", "--"]);
+        assert_eq!(line.engine.stats, Some(Whose::All));
+        assert_eq!(line.guest.program, ["-odd", "--"]);
         assert_eq!(
-            run(&[c"clew", c"run", c"ls", c"--", c"x"]).program,
+            run(&[c"clew", c"run", c"ls", c"--", c"x"]).guest.program,
             ["ls", "--", "x"]
         );
     }

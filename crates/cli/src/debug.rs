@@ -4,10 +4,11 @@ use std::ffi::{CStr, OsString};
 use std::path::PathBuf;
 
 use crate::arguments::Debug;
+use crate::arguments::Engine;
 use crate::recordings::dump::lines;
 use crate::recordings::{self};
 use crate::replay::CANT_REPLAY;
-use crate::run::{self, Switches};
+use crate::run;
 use crate::{machine, text, variables};
 use clew_gdb::launch::{self, Folder};
 use clew_gdb::{Error, Helper, Session};
@@ -82,7 +83,7 @@ pub fn debug(line: &Debug, envp: &[&CStr]) -> i32 {
         None => beginning(&recording, stream),
     };
     let variable = |name: &str| variables::get(envp, name);
-    let options = match run::options(&Switches::default(), &variable) {
+    let options = match run::options(&Engine::default(), &variable) {
         Ok(options) => options,
         Err(message) => {
             eprintln!("clew: {message}");

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
+use crate::arguments::Engine;
 use crate::text::{self, Style};
 use crate::{recordings, run};
 use arguments::{Guard, Hunt, Sched};
@@ -39,7 +40,7 @@ pub fn hunt(line: &Hunt, envp: &[&CStr]) -> i32 {
         return WRONG_LINE;
     }
     // What can't be run at all is said before anything is made.
-    if let Err(status) = run::request(&line.program, &run::Switches::default(), envp) {
+    if let Err(status) = run::request(&line.guest, &Engine::default(), envp) {
         return status;
     }
     let settings = match settings(line, envp) {
@@ -99,7 +100,7 @@ fn settings(line: &Hunt, envp: &[&CStr]) -> Result<Settings, String> {
                 .then(|| OsString::from("--portable"))
                 .into_iter()
                 .collect(),
-            program: line.program.clone(),
+            program: line.guest.program.clone(),
         },
         place: recordings::place(envp).map_err(|error| error.to_string())?,
         runs,

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::arguments::{Deadlock, Full, Record};
 use crate::recordings;
-use crate::run::{self, Switches};
+use crate::run;
 use crate::{machine, text};
 use clew_engine::start::{self, Request};
 use clew_recording::channel::{Channel, OnFull};
@@ -29,15 +29,8 @@ pub struct Recording {
 }
 
 pub fn record(line: &Record, envp: &[&CStr]) -> i32 {
-    let switches = Switches {
-        stats: line.stats,
-        no_cache: line.no_cache,
-        debug: line.debug.as_deref(),
-        schedule: line.schedule,
-        portable: line.portable,
-    };
     // The program first: without one there is nothing to make a folder for.
-    let mut request = match run::request(&line.program, &switches, envp) {
+    let mut request = match run::request(&line.guest, &line.engine, envp) {
         Ok(request) => request,
         Err(status) => return status,
     };
@@ -65,7 +58,7 @@ fn begin(line: &Record, envp: &[&CStr], request: &Request) -> Result<Recording, 
         (Some(path), _) => folder::create_at(path).map_err(|error| error.to_string())?,
         (None, Ok(place)) => match &line.name {
             Some(name) => place.create(name),
-            None => place.create_for(&line.program[0]),
+            None => place.create_for(&line.guest.program[0]),
         }
         .map_err(|error| error.to_string())?,
         (None, Err(error)) => return Err(error.to_string()),
@@ -90,18 +83,18 @@ fn begin(line: &Record, envp: &[&CStr], request: &Request) -> Result<Recording, 
 }
 
 fn fill(line: &Record, request: &Request, folder: &Path) -> Result<Recording, String> {
-    let seed = match line.schedule.seed {
+    let seed = match line.engine.schedule.seed {
         Some(seed) => seed,
         None => {
             random().map_err(|error| format!("no random seed: {error}; give one with --seed"))?
         }
     };
     let schedule = Schedule {
-        policy: line.schedule.sched.name().into(),
+        policy: request.handover.options.sched.name().into(),
         seed,
-        depth: line.schedule.depth,
-        length: line.schedule.length,
-        chaos: line.schedule.chaos.map(|kinds| kinds.names()),
+        depth: line.engine.schedule.depth,
+        length: line.engine.schedule.length,
+        chaos: line.engine.schedule.chaos.map(|kinds| kinds.names()),
     };
     meta_of(line, request, folder, schedule)
         .write(folder)
@@ -129,6 +122,7 @@ fn meta_of(line: &Record, request: &Request, folder: &Path, schedule: Schedule) 
         name: recordings::name(folder),
         program: request.program.exe_path().to_string_lossy().into_owned(),
         argv: line
+            .guest
             .program
             .iter()
             .map(|word| word.to_string_lossy().into_owned())
@@ -137,8 +131,8 @@ fn meta_of(line: &Record, request: &Request, folder: &Path, schedule: Schedule) 
         started_ns: now.unwrap_or_default().as_nanos() as u64,
         pid: std::process::id() as i32,
         schedule,
-        portable: line.portable,
-        machine: machine::here(line.portable),
+        portable: line.engine.portable,
+        machine: machine::here(line.engine.portable),
     }
 }
 

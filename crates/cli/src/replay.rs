@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::ffi::CStr;
 
+use crate::arguments::Engine;
 use crate::arguments::Replay;
 use crate::recordings;
-use crate::run::{self, Switches};
+use crate::run;
 use crate::{machine, outcome, text, variables};
 use clew_engine::replay::tree::{self, Request};
 use clew_recording::meta::Meta;
@@ -125,7 +126,7 @@ pub fn replay(line: &Replay, envp: &[&CStr]) -> i32 {
         ));
     }
     let variable = |name: &str| variables::get(envp, name);
-    let options = match run::options(&Switches::default(), &variable) {
+    let options = match run::options(&Engine::default(), &variable) {
         Ok(options) => options,
         Err(message) => {
             eprintln!("clew: {message}");

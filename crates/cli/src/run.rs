@@ -3,41 +3,27 @@
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
-use crate::arguments::{Run, Schedule, Whose};
+use crate::arguments::{Engine, Guest, Run, Whose};
 use crate::variables;
 use clew_engine::loader::LoadError;
-use clew_engine::program::{self, Options, StatsFor};
+use clew_engine::program::{self, Options, Sched, StatsFor};
 use clew_engine::start::{self, Request};
+use clew_recording::script::{BadLine, Script};
 
 pub fn run(line: &Run, envp: &[&CStr]) -> i32 {
-    let switches = Switches {
-        stats: line.stats,
-        no_cache: line.no_cache,
-        debug: line.debug.as_deref(),
-        schedule: line.schedule,
-        portable: line.portable,
-    };
-    match request(&line.program, &switches, envp) {
+    match request(&line.guest, &line.engine, envp) {
         Ok(request) => start::run(request),
         Err(status) => status,
     }
 }
 
-/// How the engine is to run, whatever the world.
-#[derive(Default)]
-pub struct Switches<'a> {
-    pub stats: Option<Whose>,
-    pub no_cache: bool,
-    pub debug: Option<&'a str>,
-    pub schedule: Schedule,
-    pub portable: bool,
-}
-
 /// Finds the program. What can't be run is told about; the error is the exit status for it.
-pub fn request(program: &[OsString], switches: &Switches, envp: &[&CStr]) -> Result<Request, i32> {
+pub fn request(guest: &Guest, engine: &Engine, envp: &[&CStr]) -> Result<Request, i32> {
+    let program = &guest.program;
     let variable = |name: &str| variables::get(envp, name);
-    let options = options(switches, &variable).map_err(|message| {
+    let options = options(engine, &variable).map_err(|message| {
         eprintln!("clew: {message}");
         2
     })?;
@@ -71,29 +57,31 @@ fn getauxval(key: u64) -> u64 {
 
 /// The switches and what the environment says.
 pub fn options(
-    switches: &Switches,
+    engine: &Engine,
     variable: &dyn Fn(&str) -> Option<OsString>,
 ) -> Result<Options, String> {
+    let script = engine.schedule.script.as_deref().map(script).transpose()?;
     let mut options = Options {
-        stats: match switches.stats {
+        stats: match engine.stats {
             None => StatsFor::Nobody,
             Some(Whose::Main) => StatsFor::Main,
             Some(Whose::All) => StatsFor::All,
         },
-        no_cache: switches.no_cache,
-        sched: switches.schedule.sched,
-        seed: switches.schedule.seed,
-        depth: switches.schedule.depth,
-        length: switches.schedule.length,
-        chaos: switches.schedule.chaos.unwrap_or_default(),
-        portable: switches.portable,
+        no_cache: engine.no_cache,
+        sched: match &script {
+            Some(_) => Sched::Script,
+            None => engine.schedule.sched,
+        },
+        script: script.map(Arc::new),
+        seed: engine.schedule.seed,
+        depth: engine.schedule.depth,
+        length: engine.schedule.length,
+        chaos: engine.schedule.chaos.unwrap_or_default(),
+        portable: engine.portable,
         ..Options::default()
     };
     let debug = variable("CLEW_DEBUG").map(|v| v.to_string_lossy().into_owned());
-    for words in [debug, switches.debug.map(String::from)]
-        .into_iter()
-        .flatten()
-    {
+    for words in [debug, engine.debug.clone()].into_iter().flatten() {
         options.debug(&words).map_err(|word| {
             format!(
                 "unknown debugging switch {word:?}; there are trace, bisect=N, dump=N..M, calls, lockstep, lockstep=N, stretch=N, instruments=N, turns and hook"
@@ -109,6 +97,15 @@ pub fn options(
         });
     }
     Ok(options)
+}
+
+/// Reads a schedule.
+fn script(path: &Path) -> Result<Script, String> {
+    let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+    let text = std::fs::read(path).map_err(|error| failed(&error))?;
+    // What isn't text isn't a schedule either, and has a line where that shows.
+    let text = String::from_utf8_lossy(&text);
+    text.parse().map_err(|bad: BadLine| failed(&bad))
 }
 
 /// The shell's words and statuses for a program that can't be run.

@@ -2,11 +2,12 @@
 
 use std::ffi::{CStr, OsStr};
 
+use crate::arguments::Engine;
 use crate::arguments::Watch;
 use crate::debug::choose;
 use crate::recordings;
 use crate::replay::{CANT_REPLAY, DIVERGED};
-use crate::run::{self, Switches};
+use crate::run;
 use crate::{machine, text, variables};
 use clew_recording::meta::Meta;
 use clew_recording::reader::Recording;
@@ -57,7 +58,7 @@ pub fn watch(line: &Watch, envp: &[&CStr]) -> i32 {
         Err(why) => return unable(&format!("{why}; clew info {name} shows its processes")),
     };
     let variable = |name: &str| variables::get(envp, name);
-    let options = match run::options(&Switches::default(), &variable) {
+    let options = match run::options(&Engine::default(), &variable) {
         Ok(options) => options,
         Err(message) => return wrong(&message),
     };

@@ -77,7 +77,7 @@ impl Executor {
         match exit {
             Exit::Syscall if self.recording() => self.recorded_call(),
             Exit::Syscall => {
-                self.threads.count_call();
+                self.count_call();
                 let outcome = kernel::dispatch(self);
                 self.settle(&outcome);
             }

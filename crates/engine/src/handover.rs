@@ -56,6 +56,7 @@ impl Handover {
         number("err", open(self.own.hidden.stats));
         number("ring", open(self.own.hidden.recording));
         number("files", open(self.own.hidden.files));
+        number("script", open(self.own.hidden.script));
         number("nocache", flag(self.options.no_cache));
         number("portable", flag(self.options.portable));
         number("trace", flag(self.options.trace));
@@ -79,7 +80,8 @@ impl Handover {
         let some = |n: u64| Some(n as i64).filter(|&n| n != 0);
         number("line", some(self.own.lineage));
         number("children", some(self.own.children));
-        if self.options.sched != Sched::default() {
+        // A script is a file, and too long for a variable.
+        if !matches!(self.options.sched, Sched::Fair | Sched::Script) {
             field("sched", self.options.sched.name().as_bytes());
         }
         if let Some(record) = &self.options.record {
@@ -137,6 +139,7 @@ impl Handover {
                 "self" => hidden.itself = number()? as i32,
                 "err" => hidden.stats = number()? as i32,
                 "files" => hidden.files = number()? as i32,
+                "script" => hidden.script = number()? as i32,
                 "nocache" => options.no_cache = true,
                 "portable" => options.portable = true,
                 "trace" => options.trace = true,
@@ -266,6 +269,7 @@ mod tests {
             stats: 1001,
             recording: 1002,
             files: 1003,
+            script: 1004,
         };
         sent.own.lineage = u64::MAX - 1;
         sent.own.children = 3;

@@ -18,6 +18,7 @@ pub mod memory;
 pub mod program;
 pub mod record;
 pub mod replay;
+mod scripts;
 pub mod start;
 pub mod stats;
 pub mod sys;

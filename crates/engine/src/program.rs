@@ -4,6 +4,9 @@
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
+
+use clew_recording::script::Script;
 
 use crate::kernel::chaos::Kinds;
 use crate::loader::{self, LoadError, Resolved};
@@ -40,9 +43,12 @@ pub enum Sched {
     Random,
     /// Random priorities that change at a few random places (probabilistic concurrency testing).
     Pct,
+    /// By [`Options::script`]; in processes that it isn't for, as `Fair`.
+    Script,
 }
 
 impl Sched {
+    /// Those that are chosen by name.
     pub const ALL: [Sched; 3] = [Sched::Fair, Sched::Random, Sched::Pct];
 
     pub fn name(self) -> &'static str {
@@ -50,6 +56,7 @@ impl Sched {
             Sched::Fair => "fair",
             Sched::Random => "random",
             Sched::Pct => "pct",
+            Sched::Script => "script",
         }
     }
 
@@ -91,6 +98,8 @@ pub struct Options {
     pub seed: Option<u64>,
     pub depth: Option<u32>,
     pub length: Option<u64>,
+    /// The turns to be followed, with [`Sched::Script`].
+    pub script: Option<Arc<Script>>,
     /// What the kernel may do and seldom does.
     pub chaos: Kinds,
     /// Threads that wait for each other for good end the process.

@@ -24,6 +24,7 @@ use crate::memory::Memory;
 use crate::program::{Options, Program, Sched, StatsFor};
 use crate::record::files::Files;
 use crate::record::{Recorder, Standard};
+use crate::scripts;
 use crate::syscall;
 
 /// The flags a program starts with: interrupts on, and the bit that is always set.
@@ -48,6 +49,9 @@ impl Request {
         };
         handover.stats.is_main = true;
         choose_seed(&mut handover.options);
+        if let Some(script) = &handover.options.script {
+            scripts::keep(script, &mut handover.own.hidden);
+        }
         if handover.options.stats != StatsFor::Nobody {
             handover.own.hidden.keep_stderr();
         }
@@ -61,7 +65,8 @@ impl Request {
     /// What a guest's exec asked for: the last variable of the environment says so.
     pub fn handed_over(argv: &[CString], envp: &[&CStr]) -> Option<Result<Request, LoadError>> {
         let (last, envp) = envp.split_last()?;
-        let handover = Handover::decode(last)?;
+        let mut handover = Handover::decode(last)?;
+        scripts::find(&handover.own.hidden, &mut handover.options);
         let found = if handover.exe_fd >= 0 {
             let found = loader::resolve_at(handover.exe_fd, c"", libc::AT_EMPTY_PATH, argv);
             descriptors::close(handover.exe_fd);
@@ -90,7 +95,7 @@ fn choose_seed(options: &mut Options) {
     // SAFETY: the kernel writes four bytes; should it fail, 0 is as good a seed as any.
     unsafe { syscall!(libc::SYS_getrandom, &raw mut seed, 4, 0) };
     options.seed = Some(u64::from(seed));
-    if options.sched != Sched::Fair {
+    if matches!(options.sched, Sched::Random | Sched::Pct) {
         stop::warn(&format!("--sched {} --seed {seed}", options.sched.name()));
     }
 }

@@ -11,6 +11,7 @@ pub mod idiom;
 pub mod measure;
 pub mod run;
 pub mod strategy;
+pub mod turns;
 
 pub use condition::Condition;
 pub use hunt::{Found, News, Report, Settings, Stopped, Tally, hunt};

@@ -3,11 +3,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use clew_recording::event::{Event, Place, Record};
-use clew_recording::reader::Recording;
+use clew_recording::event::Event;
 use clew_recording::summary;
 
-use crate::HuntError;
+use crate::{HuntError, turns};
 
 /// What a call and a new thread count for: as the engine's policies count.
 const CALL: u64 = 64;
@@ -19,7 +18,7 @@ pub struct Schedule {
     /// Work from the second thread on; 0 if there was never one.
     pub work: u64,
     pub threads: u64,
-    /// Turns that ended in the midst of computing.
+    /// Turns that ended although the thread could go on.
     pub preemptions: u64,
 }
 
@@ -37,35 +36,11 @@ pub fn wait_for_writer(folder: &Path) -> bool {
 
 /// Reads a complete recording.
 pub fn schedule(folder: &Path) -> Result<Schedule, HuntError> {
-    let failed = |why: String| HuntError::Recording {
-        path: folder.into(),
-        why,
-    };
-    let recording = Recording::open(folder).map_err(|error| failed(error.to_string()))?;
-    let mut most = Schedule::default();
-    for stream in recording.streams() {
-        let mut reader = recording
-            .stream(stream.id)
-            .map_err(|error| failed(error.to_string()))?;
-        let mut found = Schedule {
-            threads: 1,
-            ..Schedule::default()
-        };
-        // A torn end: what there is will do.
-        while let Ok(Some(record)) = reader.next() {
-            if let Record::Event(event) = record {
-                found.count(&event);
-            }
-        }
-        if (found.work, found.threads) >= (most.work, most.threads) {
-            most = found;
-        }
-    }
-    Ok(most)
+    Ok(turns::read(folder)?.0)
 }
 
 impl Schedule {
-    fn count(&mut self, event: &Event) {
+    pub(crate) fn count(&mut self, event: &Event) {
         if matches!(event, Event::NewThread { .. }) {
             self.threads += 1;
             self.work += NEW_THREAD;
@@ -74,10 +49,8 @@ impl Schedule {
             return;
         }
         self.work += summary::place(event).ticks;
-        match event {
-            Event::Call(_) => self.work += CALL,
-            Event::Switched { place, .. } if *place != Place::default() => self.preemptions += 1,
-            _ => {}
+        if matches!(event, Event::Call(_)) {
+            self.work += CALL;
         }
     }
 

@@ -1,13 +1,12 @@
 //! The command line of `clew hunt`: flags and their help.
 
-use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use clew_engine::kernel::chaos::Kinds;
 use clew_hunt::{Condition, Shard};
 
-use crate::arguments::ALL_CHAOS;
+use crate::arguments::{ALL_CHAOS, Guest};
 
 pub const HUNT_HELP: &str = "\
 The program is run again and again, each time under another schedule, and each run is a recording. One that fails is kept; \
@@ -83,14 +82,8 @@ pub struct Hunt {
     #[arg(long)]
     pub json: bool,
 
-    /// The program, looked up in PATH, and its arguments
-    #[arg(
-        value_name = "PROG",
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
-    pub program: Vec<OsString>,
+    #[command(flatten)]
+    pub guest: Guest,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

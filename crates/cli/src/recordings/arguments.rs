@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::arguments::{Engine, Guest};
+
 pub const RECORD_HELP: &str = "\
 The program runs in this very process: exit status, signals, terminal and job control are its own. \
 Its children are recorded too. Recordings are named for the program (ls-1, ls-2, ...); `latest` is \
@@ -150,11 +152,7 @@ pub struct Record {
     pub name: Option<String>,
 
     #[command(flatten)]
-    pub schedule: crate::arguments::Schedule,
-
-    /// Show the program only what nearly every CPU has, so that the recording replays on other machines
-    #[arg(long)]
-    pub portable: bool,
+    pub engine: Engine,
 
     /// When the disk is full: stop the program, or let it go on unrecorded
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Full::Stop)]
@@ -168,27 +166,8 @@ pub struct Record {
     #[arg(long, hide = true)]
     pub hunted: bool,
 
-    /// Print counters to stderr at the end, as `clew run --stats` does
-    #[arg(long, value_name = "WHOSE", num_args = 0..=1, require_equals = true,
-        default_missing_value = "main", hide = true)]
-    pub stats: Option<crate::arguments::Whose>,
-
-    /// Neither use nor keep saved translations
-    #[arg(long)]
-    pub no_cache: bool,
-
-    /// Switches for debugging the engine (see CONTRIBUTING)
-    #[arg(long, value_name = "SWITCHES", hide = true)]
-    pub debug: Option<String>,
-
-    /// The program, looked up in PATH, and its arguments
-    #[arg(
-        value_name = "PROG",
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
-    pub program: Vec<OsString>,
+    #[command(flatten)]
+    pub guest: Guest,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -373,6 +352,10 @@ pub struct Dump {
     /// Don't replay to find out what calls passed to the kernel (paths, data): show addresses
     #[arg(long)]
     pub quick: bool,
+
+    /// Instead of events, the turns of the threads, as `clew record --script` takes them: of the process with the most work
+    #[arg(long, conflicts_with_all = ["pid", "all", "from", "to", "json", "full", "quick"])]
+    pub turns: bool,
 }
 
 #[derive(Debug, Args)]

@@ -30,6 +30,8 @@ pub struct Hidden {
     pub recording: i32,
     /// The folder of copies of mapped files, while recording.
     pub files: i32,
+    /// The schedule that a process of the run follows.
+    pub script: i32,
 }
 
 impl Default for Hidden {
@@ -39,6 +41,7 @@ impl Default for Hidden {
             stats: -1,
             recording: -1,
             files: -1,
+            script: -1,
         }
     }
 }
@@ -52,8 +55,14 @@ impl Hidden {
         fd >= 0 && self.all().contains(&fd)
     }
 
-    fn all(&self) -> [i32; 4] {
-        [self.itself, self.stats, self.recording, self.files]
+    fn all(&self) -> [i32; 5] {
+        [
+            self.itself,
+            self.stats,
+            self.recording,
+            self.files,
+            self.script,
+        ]
     }
 
     /// Whether the guest names one of them in this call.
@@ -108,6 +117,11 @@ impl Hidden {
         self.files = raise(fd);
     }
 
+    /// Keeps the schedule, which is open at `fd`, from now on.
+    pub fn keep_script(&mut self, fd: i32) {
+        self.script = raise(fd);
+    }
+
     /// Moves away what stands at `fd`, so that the guest can use the number.
     fn make_room(&mut self, fd: i32) {
         let all = [
@@ -115,6 +129,7 @@ impl Hidden {
             &mut self.stats,
             &mut self.recording,
             &mut self.files,
+            &mut self.script,
         ];
         for mine in all {
             if *mine == fd {

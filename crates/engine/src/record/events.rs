@@ -139,7 +139,7 @@ impl Executor {
             output: None,
         };
         self.recorder().call = Some(written);
-        self.threads.count_call();
+        self.count_call();
         if govern::anybody()
             && let Some((offset, len)) = sent::writes_file(table::lookup(nr), &args)
         {
@@ -291,11 +291,12 @@ impl Executor {
 
     /// A thread was made, in `slot`.
     pub(crate) fn record_new_thread(&mut self, slot: usize) {
-        let Some(recorder) = &mut self.recorder else {
-            return;
-        };
-        let number = recorder.thread_number();
-        recorder.new_threads.push(slot);
+        let mut number = self.threads.begun;
+        self.threads.begun += 1;
+        if let Some(recorder) = &mut self.recorder {
+            number = recorder.thread_number();
+            recorder.new_threads.push(slot);
+        }
         if let Some(thread) = self.threads.get_mut(slot) {
             thread.number = number;
         }

@@ -11,7 +11,8 @@ use std::io::{BufWriter, Write};
 
 use super::arguments::Dump;
 use super::find;
-use crate::run::{self, Switches};
+use crate::arguments::Engine;
+use crate::run;
 use crate::{text, variables};
 use clew_engine::replay::arguments::Argument;
 use clew_engine::replay::tree::{self, Request};
@@ -20,6 +21,9 @@ use clew_recording::reader::{ReadError, Recording};
 use cursor::{Cursor, Entry};
 
 pub fn dump(line: &Dump, envp: &[&CStr]) -> i32 {
+    if line.turns {
+        return turns(line, envp);
+    }
     let opened = find(envp, line.recording.as_deref())
         .map_err(|error| error.to_string())
         .and_then(|folder| Recording::open(&folder).map_err(|error| error.to_string()));
@@ -56,6 +60,20 @@ pub fn dump(line: &Dump, envp: &[&CStr]) -> i32 {
     }
     mention_others(&recording, &streams);
     0
+}
+
+fn turns(line: &Dump, envp: &[&CStr]) -> i32 {
+    let script = find(envp, line.recording.as_deref())
+        .map_err(|error| error.to_string())
+        .and_then(|folder| clew_hunt::turns::of(&folder).map_err(|error| error.to_string()));
+    match script {
+        Ok(script) => {
+            // A reader that has gone away has seen enough.
+            let _ = write!(std::io::stdout(), "{script}");
+            0
+        }
+        Err(error) => text::failed(&error),
+    }
 }
 
 /// The events of a stream with these numbers, a line for each that people want to see.
@@ -155,7 +173,7 @@ type Inputs = BTreeMap<(StreamId, u64), Vec<Argument>>;
 /// Asks a replay. One that fails tells nothing, or less: then addresses are shown.
 fn inputs(recording: &Recording, line: &Dump, envp: &[&CStr]) -> Inputs {
     let variable = |name: &str| variables::get(envp, name);
-    let Ok(options) = run::options(&Switches::default(), &variable) else {
+    let Ok(options) = run::options(&Engine::default(), &variable) else {
         return Inputs::new();
     };
     let first = recording.streams().first().map(|info| info.start.pid);

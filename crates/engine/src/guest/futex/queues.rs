@@ -35,6 +35,15 @@ impl Queues {
         }
     }
 
+    /// Puts the waiters of `word` into the order of `key`; equal ones stay as they are.
+    pub fn sort(&mut self, word: u64, mut key: impl FnMut(usize) -> usize) {
+        if let Some(queue) = self.by_word.get_mut(&word) {
+            queue
+                .make_contiguous()
+                .sort_by_cached_key(|waiter| key(waiter.slot));
+        }
+    }
+
     /// Removes up to `count` waiters of `word` that wait for any of `bitset`, oldest first.
     pub fn wake(&mut self, word: u64, count: usize, bitset: u32) -> Vec<usize> {
         let mut woken = Vec::new();
@@ -128,6 +137,14 @@ mod tests {
         assert_ne!(woken, [0, 1, 2, 3, 4]);
         woken.sort_unstable();
         assert_eq!(woken, [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn sorting_keeps_the_order_of_equals() {
+        let mut queues = Queues::default();
+        (0..5).for_each(|slot| queues.wait(64, slot, !0));
+        queues.sort(64, |slot| if slot == 3 { 0 } else { 9 });
+        assert_eq!(queues.wake(64, 9, !0), [3, 0, 1, 2, 4]);
     }
 
     #[test]

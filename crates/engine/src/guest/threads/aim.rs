@@ -22,6 +22,8 @@ pub enum Aim {
     Lock { count: u32, after: bool },
     /// The so-manieth access to writable memory that isn't the thread's own stack; the turn ends before it.
     Access(u32),
+    /// That instruction; the turn ends before it, or right after it.
+    Pc { pc: u64, after: bool },
 }
 
 /// How a turn ends: after at most so many steps.
@@ -51,6 +53,14 @@ impl Executor {
         let regs = &self.gs.regs;
         match ending.aim {
             Aim::Steps => {}
+            Aim::Pc { pc, after } => {
+                if regs.rip == pc {
+                    if !after {
+                        return true;
+                    }
+                    ending.finish_after_next();
+                }
+            }
             Aim::Lock { count, after } => {
                 if next(regs).is_some_and(|ins| locks(&ins)) {
                     match (count, after) {

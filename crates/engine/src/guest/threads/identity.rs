@@ -47,6 +47,9 @@ pub fn sys_get_robust_list(ex: &mut Executor, args: [u64; 6]) -> Outcome {
 /// Ends the turn. Alone, the kernel's own: another process may want to run.
 pub fn sys_sched_yield(ex: &mut Executor, _args: [u64; 6]) -> Outcome {
     ex.yield_turn();
+    if let Some(follower) = ex.threads.policy.follower() {
+        follower.yields();
+    }
     if ex.threads.queue.is_empty() {
         // SAFETY: gives the processor away for a moment.
         unsafe { crate::syscall!(libc::SYS_sched_yield) };

@@ -93,6 +93,8 @@ impl Executor {
         let threads = std::mem::take(&mut self.threads);
         self.threads = only_current(threads);
         self.choose_own_policy();
+        let ticks = self.ticks_now();
+        self.current().life.begin(ticks);
         self.current().tid = own_ids().1;
         self.current().robust_list = 0;
         self.current().clear_child_tid = 0;
@@ -114,6 +116,8 @@ impl Executor {
     pub fn before_vfork(&mut self) -> Borrowed {
         self.before_fork();
         self.count_ticks();
+        // Recordings number the child among the threads.
+        self.threads.begun += 1;
         let mut child = Thread::new(0);
         child.signals = ThreadSignals {
             pending: VecDeque::new(),
@@ -184,6 +188,7 @@ fn only_current(mut threads: Threads) -> Threads {
     let mut only = Threads {
         budget: threads.budget,
         steps: threads.steps,
+        begun: threads.begun,
         ..Threads::default()
     };
     only.pool = std::mem::take(&mut threads.pool);

@@ -9,7 +9,9 @@ pub mod calls;
 pub mod clock;
 mod deadlock;
 pub mod exit;
+mod follow;
 pub mod identity;
+pub mod life;
 pub mod lifecycle;
 pub mod policy;
 pub mod robust;
@@ -79,6 +81,7 @@ pub struct Thread {
     pub robust_list: u64,
     /// Ticks of its finished turns.
     pub ticks: u64,
+    life: life::Life,
     wake: Option<Wake>,
     finish: Option<Finish>,
     /// The waiting call has a temporary mask.
@@ -107,6 +110,7 @@ impl Thread {
             clear_child_tid: 0,
             robust_list: 0,
             ticks: 0,
+            life: life::Life::default(),
             wake: None,
             finish: None,
             masked_call: false,
@@ -130,6 +134,8 @@ type Timer = Reverse<(u64, usize, u64)>;
 pub struct Threads {
     slots: Vec<Option<Box<Thread>>>,
     free: Vec<usize>,
+    /// How many there have been, counted as recordings do.
+    pub(crate) begun: u32,
     current: usize,
     /// Runnable threads except the current one, next first.
     queue: VecDeque<usize>,
@@ -160,6 +166,7 @@ impl Default for Threads {
         Threads {
             slots: vec![Some(Thread::new(0))],
             free: Vec::new(),
+            begun: 1,
             current: 0,
             queue: VecDeque::new(),
             multi: false,

@@ -50,7 +50,7 @@ impl Executor {
                 self.deliver_to_current();
             }
             self.refill();
-            if self.tickless_turn() {
+            if self.scripted_steps() || self.tickless_turn() {
                 continue;
             }
             self.gs.hub.entering_guest();

@@ -6,6 +6,9 @@
 //! so that any instruction can be a turn's last; races lie between instructions, and ticks alone
 //! would hide most of them.
 
+use clew_recording::event::ThreadId;
+use clew_recording::script::Point;
+
 use super::aim::Ending;
 use super::policy::{Standing, Standings};
 use super::{Thread, Threads};
@@ -25,13 +28,24 @@ const PLENTY: i64 = 1 << 40;
 
 /// Who else is there, from least to most urgent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum Company {
+pub(super) enum Company {
     #[default]
     Nobody,
     /// Threads that wait with a timeout.
     Timers,
     /// Runnable threads.
     Others,
+}
+
+impl Turn {
+    /// Its end isn't the budget's.
+    pub(super) fn begins_part(&mut self, company: Company) {
+        self.company = company;
+        self.calls = 0;
+        self.to_come = 0;
+        self.glance = Glance::Done;
+        self.tickless = false;
+    }
 }
 
 /// The turn of the current thread.
@@ -60,7 +74,7 @@ enum Glance {
     Second(u64, [u64; 16]),
 }
 
-enum Glanced {
+pub(super) enum Glanced {
     /// There is nothing (more) to look for: the turn is over.
     NotNow,
     GoesOn,
@@ -72,11 +86,16 @@ impl Standings for Vec<Option<Box<Thread>>> {
         let thread = self[slot].as_deref_mut();
         &mut thread.expect("only living threads are runnable").standing
     }
+    fn whose(&self, slot: usize) -> (ThreadId, Point) {
+        let thread = self[slot].as_deref();
+        let thread = thread.expect("only living threads are runnable");
+        (thread.number, thread.life.point(thread.ticks))
+    }
 }
 
 impl Threads {
     /// The current thread makes a system call.
-    pub fn count_call(&mut self) {
+    pub(super) fn count_call(&mut self) {
         self.turn.calls += 1;
         if self.multi {
             self.policy.count_work(self.policy.call_cost());
@@ -91,7 +110,7 @@ impl Threads {
         std::mem::take(&mut self.midway)
     }
 
-    fn company(&self) -> Company {
+    pub(super) fn company(&self) -> Company {
         if !self.queue.is_empty() {
             Company::Others
         } else if !self.timers.is_empty() {
@@ -108,6 +127,9 @@ impl Executor {
     pub fn budget_spent(&mut self) {
         self.note_budget();
         let kicked = self.gs.kicked != 0;
+        if self.scripted_budget_spent(kicked) {
+            return;
+        }
         if !kicked {
             match self.glance() {
                 Glanced::GoesOn => return,
@@ -120,13 +142,13 @@ impl Executor {
         }
         let exact = self.recording() || self.threads.policy.hunts();
         if exact && self.lockstep.is_none() && (kicked || !self.threads.queue.is_empty()) {
-            let ending = self.threads.policy.ending(kicked);
-            self.take_steps(ending);
+            let mut ending = self.threads.policy.ending(kicked);
+            self.take_steps(&mut ending);
         }
     }
 
     /// The budget is used up, which may be a part of the turn's only.
-    fn glance(&mut self) -> Glanced {
+    pub(super) fn glance(&mut self) -> Glanced {
         let (pc, registers) = (self.gs.regs.rip, self.gs.regs.gpr);
         let threads = &mut self.threads;
         let ticks = match threads.turn.glance {
@@ -155,15 +177,17 @@ impl Executor {
         Glanced::GoesOn
     }
 
-    /// Runs single instructions to the turn's end. One that leads to an event is the last.
-    fn take_steps(&mut self, mut ending: Ending) {
-        while !self.ends_here(&mut ending) {
+    /// Runs single instructions to the turn's end. One that leads to an event is the last; then the end may not be
+    /// reached, and this is false.
+    pub(super) fn take_steps(&mut self, ending: &mut Ending) -> bool {
+        while !self.ends_here(ending) {
             // Those are stepped anyway, each with an event.
             if self.gs.regs.rflags & TRAP_FLAG != 0 {
-                return;
+                return true;
             }
             // A kick may cut even this, and then the step ends with `Budget`: it's still one step.
             let before = self.ticks_now();
+            let point = self.point();
             self.gs.give_back();
             self.gs.add_ticks(PLENTY);
             self.threads.budget += PLENTY;
@@ -181,10 +205,15 @@ impl Executor {
                     self.handle(exit);
                     // No event: the step wrote to code, which takes a detour.
                     if !self.threads.take_midway() {
-                        return;
+                        // A call is a point of its own.
+                        if self.point() == point {
+                            self.count_step(before);
+                        }
+                        return false;
                     }
                 }
             }
+            self.count_step(before);
             // Steps are counted from the last tick, so that every place has one name.
             if self.ticks_now() == before {
                 self.threads.steps = done;
@@ -192,11 +221,15 @@ impl Executor {
                 self.note_tick();
             }
         }
+        true
     }
 
     /// Gives back what kicks took away; starts the count anew when nothing is left, or when
     /// somebody has come for whom the turn is too long.
     pub(super) fn refill(&mut self) {
+        if self.scripted_refill() {
+            return;
+        }
         self.gs.give_back();
         let left = self.gs.ticks_in_hand();
         let company = self.threads.company();
@@ -247,7 +280,7 @@ impl Executor {
         let mut ending = self.threads.policy.ending(false);
         ending.most = ending.most.max(1);
         self.threads.turn_over();
-        self.take_steps(ending);
+        self.take_steps(&mut ending);
         true
     }
 
@@ -278,6 +311,9 @@ impl Executor {
     /// Whether the current thread has had its share although ticks are left: it makes many calls,
     /// or long ones, or one with a higher priority has come.
     pub(super) fn turn_is_up(&mut self) -> bool {
+        if let Some(is_up) = self.scripted_turn_is_up() {
+            return is_up;
+        }
         let company = self.threads.company();
         if company == Company::Nobody {
             return false;
@@ -316,25 +352,34 @@ impl Executor {
     }
 
     /// A whole turn is over. Has the thread been waiting for others all the time?
-    fn watch_for_spinning(&mut self) {
+    pub(super) fn watch_for_spinning(&mut self) -> bool {
         if self.threads.company() != Company::Others {
-            return;
+            return false;
         }
         let regs = &self.gs.regs;
         let quiet = self.threads.turn.calls == 0;
         let threads = &mut self.threads;
         let standing = threads.slots.of(threads.current);
-        if standing.turn_ended(regs.rip, &regs.gpr, quiet) {
+        let spins = standing.turn_ended(regs.rip, &regs.gpr, quiet);
+        if spins {
             threads.policy.gives_way(standing);
         }
+        spins
     }
 
     /// Before waiters of a futex are woken: under some policies any may be the first.
     pub(in crate::guest) fn mix_waiters(&mut self, word: u64) {
         let Threads {
-            futexes, policy, ..
+            futexes,
+            policy,
+            slots,
+            ..
         } = &mut self.threads;
-        if policy.wakes_at_random() {
+        if let Some(follower) = policy.follower() {
+            // Whoever's turn comes first; of those without one, the oldest.
+            let turn = |slot| follower.next_of(slots.whose(slot)).unwrap_or(usize::MAX);
+            futexes.sort(word, turn);
+        } else if policy.wakes_at_random() {
             futexes.mix(word, |count| policy.choose(count));
         }
     }

@@ -5,9 +5,22 @@
 //! same seed and the same inputs give the same schedule. (The fair policy alone also ends a turn
 //! that takes too much time, see `clock`.)
 
+pub mod generator;
+pub mod script;
+#[cfg(test)]
+mod tests;
+
+pub use generator::{Generator, lineage_of, lineage_of_child};
+
 use std::collections::VecDeque;
 
+use clew_recording::event::ThreadId;
+use clew_recording::script::Point;
+
 use super::aim::{Aim, Ending};
+use generator::mix;
+use script::{Follower, Goal};
+
 use crate::kernel::chaos::Chaos;
 use crate::program::{Options, Sched};
 
@@ -70,41 +83,6 @@ const PATIENCE: u32 = 64;
 const HIGH: i64 = 1 << 32;
 const HIGHEST: i64 = 1 << 34;
 
-/// SplitMix64 (Steele, Lea, Flood 2014). Our own, because a seed written down once must mean the
-/// same schedule in every later version: no library promises that.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Generator(u64);
-
-impl Generator {
-    pub fn new(seed: u64) -> Generator {
-        Generator(seed)
-    }
-
-    pub fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
-    }
-
-    /// A number below `bound` (which isn't 0); as good as uniform for the small bounds here.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.number()) * u128::from(bound)) >> 64) as u64
-    }
-}
-
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-/// Which process of the tree this is, without its pid: made of the parent's and how many children
-/// that had before.
-pub fn lineage_of_child(parent: u64, children_before: u64) -> u64 {
-    mix(parent
-        .wrapping_add(children_before)
-        .wrapping_add(0x632b_e59b_d9b4_e019))
-}
-
 /// What the policy remembers of a thread.
 #[derive(Clone, Debug, Default)]
 pub struct Standing {
@@ -122,6 +100,8 @@ pub struct Standing {
 /// Where a policy finds what it remembers of each thread.
 pub trait Standings {
     fn of(&mut self, slot: usize) -> &mut Standing;
+    /// Its number, and where in its life it is.
+    fn whose(&self, slot: usize) -> (ThreadId, Point);
 }
 
 impl Standing {
@@ -167,6 +147,8 @@ pub struct Policy {
     highest: i64,
     patience: u32,
     turns_in_a_row: u32,
+    /// `script`.
+    follower: Option<Box<Follower>>,
 }
 
 impl Default for Policy {
@@ -179,8 +161,13 @@ impl Policy {
     /// For the process with this `lineage`; 0 is the first of a run.
     pub fn new(options: &Options, lineage: u64) -> Policy {
         let mut seeds = Generator::new(options.seed.unwrap_or(0) ^ mix(lineage));
+        let script = options.script.as_deref();
+        let followed = script.filter(|script| lineage_of(&script.process) == lineage);
         let mut policy = Policy {
-            sched: options.sched,
+            sched: match options.sched {
+                Sched::Script if followed.is_none() => Sched::Fair,
+                sched => sched,
+            },
             turns: Generator::new(seeds.number()),
             outside: Generator::new(seeds.number()),
             chaos: Chaos::new(options.chaos, seeds.number()),
@@ -195,9 +182,13 @@ impl Policy {
             highest: HIGHEST,
             patience: PATIENCE,
             turns_in_a_row: 0,
+            follower: None,
         };
-        match options.sched {
+        match policy.sched {
             Sched::Fair => {}
+            Sched::Script => {
+                policy.follower = followed.map(|script| Box::new(Follower::new(script)));
+            }
             Sched::Random => policy.choose_octaves(options.length),
             Sched::Pct => {
                 policy.choose_points(options.depth.unwrap_or(DEPTH), options.length);
@@ -261,6 +252,7 @@ impl Policy {
                 let base = 1 << self.turns.below(self.octaves);
                 base + self.turns.below(base)
             }
+            Sched::Script => PRIORITY_TURN,
             Sched::Pct => match self.points.last() {
                 Some(&point) => point.saturating_sub(self.work).clamp(1, PRIORITY_TURN),
                 None => PRIORITY_TURN,
@@ -308,6 +300,7 @@ impl Policy {
         let likely: &[(u64, u64)] = match self.sched {
             Sched::Fair => &FAIR_STEPS,
             Sched::Random | Sched::Pct => &HUNTING_STEPS,
+            Sched::Script => &[],
         };
         which = generator.below(64);
         let mut most = 0;
@@ -333,7 +326,7 @@ impl Policy {
     pub fn call_cost(&self) -> u64 {
         match self.sched {
             Sched::Fair => FAIR_CALL,
-            Sched::Random | Sched::Pct => HUNTING_CALL,
+            Sched::Random | Sched::Pct | Sched::Script => HUNTING_CALL,
         }
     }
 
@@ -361,6 +354,19 @@ impl Policy {
             self.lowest -= 1;
             standing.priority = Some(self.lowest);
         }
+        if let Some(follower) = &mut self.follower {
+            follower.gives_way();
+        }
+    }
+
+    /// Of `script` only: what follows it.
+    pub fn follower(&mut self) -> Option<&mut Follower> {
+        self.follower.as_deref_mut()
+    }
+
+    /// What the current thread, which is at that point, does next by the script; None without one.
+    pub fn goal(&mut self, at: Point) -> Option<Goal> {
+        Some(self.follower()?.goal(at))
     }
 
     /// Takes the next thread out of `queue`, oldest first there. `current`, if it can go on, is a
@@ -373,6 +379,7 @@ impl Policy {
     ) -> Option<usize> {
         match self.sched {
             Sched::Fair => queue.pop_front(),
+            Sched::Script => self.follower.as_mut()?.next(queue, current, standings),
             Sched::Random => {
                 let hold = self.hold.take().map_or(0, |hold| self.work + hold);
                 if let Some(current) = current {
@@ -463,236 +470,5 @@ impl Policy {
     /// A choice out of `count`.
     pub fn choose(&mut self, count: usize) -> usize {
         self.turns.below(count as u64) as usize
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    impl Standings for Vec<Standing> {
-        fn of(&mut self, slot: usize) -> &mut Standing {
-            &mut self[slot]
-        }
-    }
-
-    fn policy(sched: Sched, seed: u64) -> Policy {
-        let options = Options {
-            sched,
-            seed: Some(seed),
-            ..Options::default()
-        };
-        Policy::new(&options, 0)
-    }
-
-    #[test]
-    fn the_generator_is_splitmix64() {
-        // The published test vector for seed 1234567.
-        let mut generator = Generator::new(1_234_567);
-        let first: Vec<u64> = (0..3).map(|_| generator.number()).collect();
-        assert_eq!(
-            first,
-            [
-                6_457_827_717_110_365_317,
-                3_203_168_211_198_807_973,
-                9_817_491_932_198_370_423
-            ]
-        );
-        assert!((0..1000).all(|_| generator.below(7) < 7));
-    }
-
-    #[test]
-    fn a_seed_is_a_schedule() {
-        for sched in [Sched::Fair, Sched::Random, Sched::Pct] {
-            let lengths = |seed, lineage| {
-                let options = Options {
-                    sched,
-                    seed: Some(seed),
-                    ..Options::default()
-                };
-                let mut policy = Policy::new(&options, lineage);
-                let decide = |_| {
-                    (
-                        policy.turn_length(&Standing::default()),
-                        policy.ending(false),
-                    )
-                };
-                (0..50).map(decide).collect::<Vec<_>>()
-            };
-            assert_eq!(lengths(7, 0), lengths(7, 0));
-            assert_ne!(lengths(7, 0), lengths(8, 0));
-            assert_ne!(lengths(7, 0), lengths(7, lineage_of_child(0, 0)));
-        }
-    }
-
-    #[test]
-    fn children_have_schedules_of_their_own() {
-        let first = lineage_of_child(0, 0);
-        let second = lineage_of_child(0, 1);
-        assert!(first != second && first != 0);
-        assert_ne!(lineage_of_child(first, 0), lineage_of_child(second, 0));
-    }
-
-    #[test]
-    fn random_turns_are_short_and_long() {
-        let mut policy = policy(Sched::Random, 1);
-        let lengths: Vec<u64> = (0..1000)
-            .map(|_| policy.turn_length(&Standing::default()))
-            .collect();
-        let longest = 1 << policy.octaves;
-        assert!(lengths.contains(&0) && lengths.iter().any(|&l| l > longest / 2));
-        assert!(lengths.iter().all(|&l| l < longest));
-        // By seed some runs have short turns only; none has longer ones than the run is.
-        let octaves = |length| {
-            let options = |seed| Options {
-                sched: Sched::Random,
-                seed: Some(seed),
-                length,
-                ..Options::default()
-            };
-            let all = (0..200).map(|seed| Policy::new(&options(seed), 0).octaves);
-            let all: std::collections::BTreeSet<u64> = all.collect();
-            (all.first().copied(), all.last().copied())
-        };
-        assert_eq!(octaves(None), (Some(1), Some(OCTAVES)));
-        assert_eq!(octaves(Some(1_500)), (Some(1), Some(10)));
-    }
-
-    #[test]
-    fn any_of_sixteen_instructions_can_be_last() {
-        let mut fair = policy(Sched::Fair, 3);
-        let mut seen = [0; 16];
-        for _ in 0..2000 {
-            seen[fair.ending(false).most as usize] += 1;
-        }
-        assert!(seen.iter().all(|&n| n > 0) && seen[0] > 400);
-        let mut hunting = policy(Sched::Pct, 3);
-        let mut seen = [0; 512];
-        let mut aims = std::collections::HashMap::new();
-        for _ in 0..2_000_000 {
-            let ending = hunting.ending(false);
-            *aims.entry(format!("{:?}", ending.aim)).or_insert(0) += 1;
-            if ending.aim == Aim::Steps {
-                seen[ending.most as usize] += 1;
-            }
-        }
-        assert!(seen.iter().all(|&n| n > 0));
-        assert!(seen[..16].iter().sum::<u32>() > 150_000);
-        assert_eq!(aims.len(), 1 + 3 * MOST_COUNTED as usize);
-        assert!(aims.values().all(|&n| n > 5_000), "{aims:?}");
-    }
-
-    #[test]
-    fn change_points_lie_within_the_run() {
-        let points = |length, depth| {
-            let options = |seed| Options {
-                sched: Sched::Pct,
-                seed: Some(seed),
-                depth: Some(depth),
-                length,
-                ..Options::default()
-            };
-            let of = |seed| Policy::new(&options(seed), 0).points;
-            (0..300).map(of).collect::<Vec<_>>()
-        };
-        let all = points(Some(3_000), 3);
-        assert!(all.iter().all(|points| points.len() == 2));
-        let each = || all.iter().flatten();
-        assert!(each().all(|&point| point < 3_000));
-        let early = each().filter(|&&point| point < 300).count();
-        assert!(
-            (30..90).contains(&early),
-            "{early} of 600 in the first tenth"
-        );
-        let guessed = points(None, 2);
-        let early = guessed.iter().filter(|points| points[0] < 4_000).count();
-        assert!(early > 30, "{early} of 300 early");
-    }
-
-    #[test]
-    fn nobody_is_passed_over_for_ever() {
-        let mut policy = policy(Sched::Pct, 9);
-        policy.points.clear();
-        let mut standings = vec![Standing::default(); 2];
-        standings[0].priority = Some(-1);
-        let mut queue = VecDeque::from([0]);
-        // Threads come and go, all of them with priorities above the first's.
-        let mut rounds = 0;
-        loop {
-            standings[1].priority = Some(HIGH + rounds);
-            queue.push_back(1);
-            if policy.next(&mut queue, None, &mut standings) == Some(0) {
-                break;
-            }
-            rounds += 1;
-        }
-        assert!((i64::from(PATIENCE)..=i64::from(PATIENCE) * 16).contains(&rounds));
-    }
-
-    #[test]
-    fn what_comes_from_outside_shifts_nothing() {
-        let (mut quiet, mut disturbed) = (policy(Sched::Random, 5), policy(Sched::Random, 5));
-        for _ in 0..20 {
-            disturbed.ending(true);
-            let standing = Standing::default();
-            assert_eq!(
-                quiet.turn_length(&standing),
-                disturbed.turn_length(&standing)
-            );
-        }
-    }
-
-    #[test]
-    fn spinning_is_noticed_and_computing_is_not() {
-        let registers = |counter: u64, sum: u64| {
-            let mut registers = [7; 16];
-            (registers[1], registers[2]) = (counter, sum);
-            registers
-        };
-        let mut standing = Standing::default();
-        assert!(!standing.turn_ended(0x1000, &registers(1, 1), true));
-        assert!(standing.turn_ended(0x1000, &registers(1, 1), true));
-        // A counter in the loop: it takes longer to be sure.
-        let mut standing = Standing::default();
-        let turns: Vec<bool> = (0..4)
-            .map(|n| standing.turn_ended(0x1000 + n, &registers(n, 1), true))
-            .collect();
-        assert_eq!(turns, [false, false, true, true]);
-        // System calls, code that moves about, more that changes.
-        let mut standing = Standing::default();
-        assert!((0..5).all(|_| !standing.turn_ended(0x1000, &registers(1, 1), false)));
-        assert!((0..5).all(|n| !standing.turn_ended(0x1000 * n, &registers(1, 1), true)));
-        assert!((0..5).all(|n| !standing.turn_ended(0x1000, &registers(n, n), true)));
-    }
-
-    #[test]
-    fn highest_priority_runs_until_it_changes() {
-        let mut policy = policy(Sched::Pct, 9);
-        let mut standings = vec![Standing::default(); 3];
-        let mut queue = VecDeque::from([1, 2]);
-        let first = policy.next(&mut queue, Some(0), &mut standings);
-        let current = first.unwrap_or(0);
-        if first.is_some() {
-            queue.push_back(0);
-        }
-        // It stays, until a change point.
-        assert_eq!(policy.next(&mut queue, Some(current), &mut standings), None);
-        policy.count_work(2_000_000);
-        let second = policy.next(&mut queue, Some(current), &mut standings);
-        assert!(second.is_some() && second != Some(current));
-    }
-
-    #[test]
-    fn one_that_never_waits_is_lowered_in_the_end() {
-        let mut policy = policy(Sched::Pct, 9);
-        policy.points.clear();
-        let mut standings = vec![Standing::default(); 2];
-        standings[0].priority = Some(HIGH + 5);
-        standings[1].priority = Some(HIGH + 1);
-        let mut queue = VecDeque::from([1]);
-        let goes = |_| policy.next(&mut queue, Some(0), &mut standings).is_some();
-        let turns = (0..100).position(goes);
-        assert_eq!(turns, Some(TURNS_IN_A_ROW as usize - 1));
-        assert!(standings[0].priority < Some(0));
     }
 }

@@ -1,0 +1,274 @@
+//! The schedule of a recorded run. In: a recording. Out: whose turns followed each other and where each of them ended, as
+//! a script that `clew record --script` follows.
+//!
+//! A turn that ends because the thread waits, ends or gives way is free to do so again; any other ends at a point of the
+//! thread's life. Points know of ticks, calls and single steps. Behind an instruction that the engine answered, or a
+//! signal, steps are counted from there in a recording: the point is then so many steps behind the tick or call before it,
+//! which is near.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use clew_recording::event::{Call, End as CallEnd, Event, Instruction, Record, StreamId, ThreadId};
+use clew_recording::reader::Recording;
+use clew_recording::script::{End, Point, Script, Turn};
+use clew_recording::summary;
+
+use crate::HuntError;
+use crate::measure::Schedule;
+
+const SCHED_YIELD: u32 = 24;
+/// clone, fork, vfork, clone3: if they wait, it is for a child that has borrowed the memory.
+const FORKS: [u32; 4] = [56, 57, 58, 435];
+
+/// The schedule of the process with the most work, of the program in it that did that.
+pub fn of(folder: &Path) -> Result<Script, HuntError> {
+    Ok(read(folder)?.1)
+}
+
+/// The same, and how much work it was. Reads a complete recording.
+pub(crate) fn read(folder: &Path) -> Result<(Schedule, Script), HuntError> {
+    let failed = |why: String| HuntError::Recording {
+        path: folder.into(),
+        why,
+    };
+    let recording = Recording::open(folder).map_err(|error| failed(error.to_string()))?;
+    let mut most = (Schedule::default(), Script::default());
+    let mut of = 0;
+    let mut family = Family::default();
+    for stream in recording.streams() {
+        let mut reader = recording
+            .stream(stream.id)
+            .map_err(|error| failed(error.to_string()))?;
+        let first = family.first_thread(stream.id);
+        let mut work = Schedule {
+            threads: 1,
+            ..Schedule::default()
+        };
+        let mut turns = Turns::new(first);
+        let mut children = Children::new(first, stream.start.pid);
+        // A torn end: what there is will do.
+        while let Ok(Some(record)) = reader.next() {
+            if let Record::Event(event) = record {
+                work.count(&event);
+                turns.event(&event);
+                children.event(&event, &mut family);
+            }
+        }
+        if (work.work, work.threads) >= (most.0.work, most.0.threads) {
+            most.1.turns = turns.finish();
+            work.preemptions = most.1.preemptions() as u64;
+            most.0 = work;
+            of = stream.start.pid;
+        }
+    }
+    let root = recording.streams().first().map(|stream| stream.start.pid);
+    let path = root.and_then(|root| family.path(root, of));
+    most.1.process =
+        path.ok_or_else(|| failed(format!("it isn't told where process {of} comes from")))?;
+    Ok(most)
+}
+
+/// The processes of a recording, each with its children in order.
+#[derive(Default)]
+struct Family {
+    children: HashMap<i32, Vec<i32>>,
+    /// Which thread of its parent each forked stream goes on with.
+    first: HashMap<StreamId, ThreadId>,
+}
+
+impl Family {
+    fn first_thread(&self, stream: StreamId) -> ThreadId {
+        self.first.get(&stream).copied().unwrap_or(0)
+    }
+
+    /// How to get from `root` to `pid`.
+    fn path(&self, root: i32, pid: i32) -> Option<Vec<u64>> {
+        let (mut path, mut at) = (Vec::new(), pid);
+        while at != root {
+            let place = |(&parent, children): (&i32, &Vec<i32>)| {
+                Some((parent, children.iter().position(|&child| child == at)?))
+            };
+            let (parent, place) = self.children.iter().find_map(place)?;
+            path.push(place as u64);
+            // Numbers that were used twice would lead around for ever.
+            if path.len() > self.children.len() {
+                return None;
+            }
+            at = parent;
+        }
+        path.reverse();
+        Some(path)
+    }
+}
+
+/// Sees who makes children in a stream.
+struct Children {
+    current: ThreadId,
+    pid: i32,
+    /// Children that have borrowed the process's memory are threads of its stream.
+    borrowers: HashMap<ThreadId, i32>,
+    borrows: bool,
+}
+
+impl Children {
+    fn new(current: ThreadId, pid: i32) -> Children {
+        Children {
+            current,
+            pid,
+            borrowers: HashMap::new(),
+            borrows: false,
+        }
+    }
+
+    fn event(&mut self, event: &Event, family: &mut Family) {
+        let pid = *self.borrowers.get(&self.current).unwrap_or(&self.pid);
+        let mut add = |child| family.children.entry(pid).or_default().push(child);
+        match *event {
+            Event::Forked { stream, pid, .. } => {
+                add(pid);
+                family.first.insert(stream, self.current);
+            }
+            Event::Call(call) => self.borrows = is_vfork(&call),
+            Event::NewThread { thread, tid } if self.borrows => {
+                self.borrows = false;
+                self.borrowers.insert(thread, tid);
+                add(tid);
+            }
+            Event::Switched { to, .. } => self.current = to,
+            _ => {}
+        }
+    }
+}
+
+fn is_vfork(call: &Call) -> bool {
+    call.end == CallEnd::Waits && FORKS.contains(&call.nr)
+}
+
+/// Sees the turns of a stream.
+pub(crate) struct Turns {
+    turns: Vec<Turn>,
+    current: ThreadId,
+    points: HashMap<ThreadId, Point>,
+    /// There is more than one thread; what the first did alone was nobody's turn.
+    several: bool,
+    /// The current thread has done something since its last turn ended.
+    moved: bool,
+    /// The last that it did was to give way.
+    gave_way: bool,
+    /// Children that have borrowed the memory: the process waits for them.
+    borrowers: Vec<ThreadId>,
+    borrows: bool,
+}
+
+impl Turns {
+    pub(crate) fn new(current: ThreadId) -> Turns {
+        Turns {
+            turns: Vec::new(),
+            current,
+            points: HashMap::new(),
+            several: false,
+            moved: false,
+            gave_way: false,
+            borrowers: Vec::new(),
+            borrows: false,
+        }
+    }
+
+    pub(crate) fn event(&mut self, event: &Event) {
+        if self.is_borrowed(event) {
+            return;
+        }
+        let place = summary::place(event);
+        let point = self.points.entry(self.current).or_default();
+        if place.ticks != 0 {
+            point.ticks = point.ticks.saturating_add(place.ticks);
+            (point.calls, point.steps) = (0, 0);
+        }
+        point.steps = point.steps.saturating_add(place.steps);
+        let moves = place.ticks != 0 || place.steps != 0;
+        self.moved |= moves;
+        self.gave_way &= !moves;
+        match *event {
+            Event::Call(call) => {
+                point.calls = point.calls.saturating_add(1);
+                point.steps = 0;
+                self.moved = true;
+                self.gave_way = false;
+                if is_vfork(&call) {
+                    self.borrows = true;
+                } else if call.end == CallEnd::Waits || call.nr == SCHED_YIELD {
+                    // Also if nobody else could run: a new turn begins all the same.
+                    self.end(End::Free);
+                }
+            }
+            Event::Instruction { what, .. } => {
+                self.moved = true;
+                self.gave_way = matches!(what, Instruction::Quiet { .. });
+            }
+            Event::NewThread { .. } => self.several = true,
+            Event::EndedThread { thread } if thread == self.current => self.end(End::Free),
+            Event::Switched { to, .. } => {
+                let end = match self.gave_way {
+                    true => End::Free,
+                    false => End::At(*point),
+                };
+                if self.moved {
+                    self.end(end);
+                }
+                self.current = to;
+                self.gave_way = false;
+            }
+            Event::Exec { .. } | Event::Exited { .. } | Event::Killed { .. } => self.moved = true,
+            _ => {}
+        }
+    }
+
+    /// Whether this is about a child that has borrowed the memory.
+    fn is_borrowed(&mut self, event: &Event) -> bool {
+        match *event {
+            Event::NewThread { thread, .. } if self.borrows => {
+                self.borrows = false;
+                self.borrowers.push(thread);
+            }
+            // The way back to the parent follows.
+            Event::EndedThread { thread } if self.borrowers.last() == Some(&thread) => {
+                self.borrows = false;
+            }
+            Event::Switched { to, .. } if !self.borrowers.is_empty() => {
+                while self.borrowers.last().is_some_and(|&last| last != to) {
+                    self.borrowers.pop();
+                }
+            }
+            // It may borrow for a child of its own.
+            Event::Call(call) if !self.borrowers.is_empty() => self.borrows = is_vfork(&call),
+            _ => return !self.borrowers.is_empty(),
+        }
+        true
+    }
+
+    fn end(&mut self, end: End) {
+        self.moved = false;
+        if !self.several {
+            return;
+        }
+        let thread = self.current;
+        // Whoever ran in between did nothing.
+        if let Some(last) = self.turns.last_mut()
+            && last.thread == thread
+            && last.end != End::Free
+        {
+            last.end = end;
+            return;
+        }
+        self.turns.push(Turn { thread, end });
+    }
+
+    /// The turns; the last ends with the process.
+    pub(crate) fn finish(mut self) -> Vec<Turn> {
+        if self.moved {
+            self.end(End::Free);
+        }
+        self.turns
+    }
+}
