@@ -15,11 +15,11 @@ use crate::arguments::Engine;
 use crate::text::{self, Style};
 use crate::{recordings, run};
 use arguments::{Guard, Hunt, Sched};
+use clew_hunt::idiom::explore::Coverage;
 use clew_hunt::run::{Ended, Runner};
 use clew_hunt::{Condition, Found, News, Report, Settings, Stopped, Strategy, Tally};
 
 const NOTHING_FOUND: i32 = 1;
-const WRONG_LINE: i32 = 2;
 const INTERRUPTED: i32 = 130;
 const CANT_HUNT: i32 = 125;
 
@@ -32,13 +32,6 @@ const LAST_LINES: usize = 3;
 static STOP: AtomicBool = AtomicBool::new(false);
 
 pub fn hunt(line: &Hunt, envp: &[&CStr]) -> i32 {
-    if line.sched == Sched::Idiom {
-        eprintln!(
-            "clew: --sched idiom (steering runs by which accesses were seen) isn't there yet; without --sched, runs are a \
-             mixture of random and pct"
-        );
-        return WRONG_LINE;
-    }
     // What can't be run at all is said before anything is made.
     if let Err(status) = run::request(&line.guest, &Engine::default(), envp) {
         return status;
@@ -110,7 +103,8 @@ fn settings(line: &Hunt, envp: &[&CStr]) -> Result<Settings, String> {
             Sched::Random => Strategy::Random,
             Sched::Pct => Strategy::Pct(line.depth),
             Sched::Chaos => Strategy::Chaos,
-            Sched::Mixed | Sched::Idiom => Strategy::Mixed,
+            Sched::Mixed => Strategy::Mixed,
+            Sched::Idiom => Strategy::Idiom,
         },
         chaos: line.chaos.map(|kinds| kinds.names()),
         seed: line.seed,
@@ -181,6 +175,9 @@ impl Screen<'_> {
             text::counted(tally.runs.saturating_sub(1), "schedule"),
             text::count(tally.failed),
         );
+        if let Some(coverage) = &tally.coverage {
+            line.push_str(&format!(", {}", orders(coverage)));
+        }
         if let Some((name, preemptions)) = &tally.best {
             let fewest = text::counted(*preemptions, "preemption");
             line.push_str(&format!(", best so far {name} with {fewest}"));
@@ -255,6 +252,9 @@ impl Screen<'_> {
                 text::count(kept as u64)
             ),
         });
+        if let Some(coverage) = &tally.coverage {
+            text::print(&format!("{}\n", orders(coverage)));
+        }
         let pointless = tally.threads < 2 && self.settings.chaos.is_none();
         if report.found.is_empty() && pointless && tally.runs > 1 {
             eprintln!(
@@ -284,6 +284,11 @@ impl Screen<'_> {
             seconds: report.tally.elapsed.as_secs_f64(),
             length: report.tally.length,
             threads: report.tally.threads,
+            orders: report.tally.coverage.map(|coverage| Orders {
+                seen: coverage.seen,
+                tried: coverage.tried,
+                untested: coverage.untested,
+            }),
             stopped: match report.stopped {
                 Stopped::Kept => "kept",
                 Stopped::Runs => "runs",
@@ -304,8 +309,17 @@ struct Facts {
     /// Work of the threads in an ordinary run, in ticks.
     length: Option<u64>,
     threads: u64,
+    /// Of accesses, for --sched idiom.
+    orders: Option<Orders>,
     stopped: &'static str,
     found: Vec<FoundFacts>,
+}
+
+#[derive(Serialize)]
+struct Orders {
+    seen: usize,
+    tried: usize,
+    untested: usize,
 }
 
 #[derive(Serialize)]
@@ -319,6 +333,16 @@ struct FoundFacts {
     deadlock: Option<String>,
     preemptions: u64,
     options: Vec<String>,
+}
+
+/// Orders of accesses, for hunts that look at them.
+fn orders(coverage: &Coverage) -> String {
+    format!(
+        "orders of accesses: {} seen, {} tried, {} untested",
+        text::count(coverage.seen as u64),
+        text::count(coverage.tried as u64),
+        text::count(coverage.untested as u64),
+    )
 }
 
 fn rate(tally: &Tally) -> String {

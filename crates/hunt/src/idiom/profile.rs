@@ -12,6 +12,7 @@ use clew_recording::reader::Recording;
 use clew_recording::script::Point;
 
 use crate::HuntError;
+use crate::measure::Schedule;
 
 /// The hidden command that profiles a recording.
 pub const COMMAND: &str = "hunt-profile";
@@ -90,17 +91,32 @@ impl Profile {
     }
 }
 
-/// When the threads of a stream were there.
-pub fn lives(
+/// The stream with the most work, as [`crate::turns`] chooses it, and when its threads were there.
+pub fn busiest(recording: &Recording) -> Result<(StreamId, BTreeMap<ThreadId, Life>), HuntError> {
+    let mut most = (Schedule::default(), 0, BTreeMap::new());
+    for stream in recording.streams() {
+        let (work, lives) = life(recording, stream.id)?;
+        if (work.work, work.threads) >= (most.0.work, most.0.threads) {
+            most = (work, stream.id, lives);
+        }
+    }
+    Ok((most.1, most.2))
+}
+
+fn life(
     recording: &Recording,
     stream: StreamId,
-) -> Result<BTreeMap<ThreadId, Life>, HuntError> {
+) -> Result<(Schedule, BTreeMap<ThreadId, Life>), HuntError> {
     let mut reader = recording
         .stream(stream)
         .map_err(|why| HuntError::Recording {
             path: recording.folder().into(),
             why: why.to_string(),
         })?;
+    let mut work = Schedule {
+        threads: 1,
+        ..Schedule::default()
+    };
     let mut lives = BTreeMap::new();
     let (mut number, mut current) = (0, 0);
     // A torn end: what there is will do.
@@ -108,6 +124,7 @@ pub fn lives(
         let Record::Event(event) = record else {
             continue;
         };
+        work.count(&event);
         number += 1;
         match event {
             Event::Switched { to, .. } => current = to,
@@ -127,7 +144,7 @@ pub fn lives(
             _ => {}
         }
     }
-    Ok(lives)
+    Ok((work, lives))
 }
 
 impl fmt::Display for Profile {
