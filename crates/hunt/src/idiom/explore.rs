@@ -6,20 +6,20 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use clew_recording::script::Script;
 
 use super::predict::{self, Key, View};
 use super::profile::Profile;
-use super::steer::Course;
+use super::steer::{Course, Steer};
 use crate::strategy::Shard;
 
 /// Random runs that are profiled at the beginning of a round.
-const PROFILED: u64 = 2;
+const PROFILED: u64 = 4;
 /// Schedules of one round, for each shard.
-const OF_A_ROUND: usize = 40;
+const OF_A_ROUND: usize = 30;
 /// Random runs of a round that has no schedules, and how many of these follow each other at most.
 const WITHOUT: u64 = 6;
 const MOST_WITHOUT: u64 = 96;
@@ -68,8 +68,8 @@ struct Round {
     profiles: u64,
     /// What came of them; None for one that couldn't be profiled.
     came: BTreeMap<u64, Option<Profile>>,
-    /// Once all came.
-    then: Option<Vec<Step>>,
+    /// Once all came: the steps, and which orders they try.
+    then: Option<Vec<(Step, Option<Key>)>>,
 }
 
 /// A schedule that may be tried.
@@ -79,16 +79,19 @@ struct Waiting {
     /// Its place among the ways to bring its order about.
     way: u32,
     count: usize,
-    script: Script,
+    steer: Steer,
+    course: Arc<Course>,
 }
 
 #[derive(Default)]
 struct Known {
     seen: BTreeSet<Key>,
     predicted: BTreeSet<Key>,
-    /// How often.
-    tried: BTreeMap<Key, u32>,
-    /// Schedules that are or were in the list, by their hashes.
+    /// In rounds that have begun, and how often.
+    chosen: BTreeMap<Key, u32>,
+    /// In runs.
+    tried: BTreeSet<Key>,
+    /// Schedules of all rounds, by their hashes.
     made: HashSet<u64>,
     waiting: Vec<Waiting>,
 }
@@ -100,56 +103,65 @@ fn hash(what: &impl Hash) -> u64 {
 }
 
 impl Known {
-    fn learn(&mut self, profiles: &[Profile]) {
-        let views: Vec<View> = profiles.iter().map(View::new).collect();
+    fn learn(&mut self, profiles: Vec<Profile>) {
+        let courses: Vec<Arc<Course>> = profiles
+            .into_iter()
+            .map(|profile| Arc::new(Course::new(profile)))
+            .collect();
+        let views: Vec<View> = courses.iter().map(|c| View::new(c.profile())).collect();
         for view in &views {
             self.seen.extend(predict::seen(view));
         }
-        for (view, profile) in views.iter().zip(profiles) {
-            let course = Course::new(profile);
+        for (view, course) in views.iter().zip(&courses) {
             for candidate in predict::predict(view, &self.seen) {
                 self.predicted.insert(candidate.key);
-                for (way, steer) in candidate.steers.iter().enumerate() {
-                    let Some(script) = course.script(steer) else {
-                        continue;
-                    };
-                    if self.made.insert(hash(&script.to_string())) {
-                        self.waiting.push(Waiting {
-                            key: candidate.key,
-                            tier: candidate.tier,
-                            way: way as u32,
-                            count: candidate.count,
-                            script,
-                        });
-                    }
-                }
+                let steers = candidate.steers.into_iter().zip(0..);
+                self.waiting.extend(steers.map(|(steer, way)| Waiting {
+                    key: candidate.key,
+                    tier: candidate.tier,
+                    way,
+                    count: candidate.count,
+                    steer,
+                    course: course.clone(),
+                }));
             }
         }
         let seen = &self.seen;
         self.waiting.retain(|waiting| !seen.contains(&waiting.key));
     }
 
-    /// The best schedules, at most so many. They count as tried.
-    fn take(&mut self, most: usize, seed: u64) -> Vec<Script> {
-        let tried = &self.tried;
+    /// The best schedules, at most so many, and what they try.
+    fn choose(&mut self, most: usize, seed: u64) -> Vec<(Script, Key)> {
+        let chosen = &self.chosen;
         let order = |one: &Waiting| {
-            let before = tried.get(&one.key).copied().unwrap_or(0);
+            let before = chosen.get(&one.key).copied().unwrap_or(0);
             // Every way that was tried in vain makes the next one less promising.
             let turn = one.tier + 2 * before.max(one.way);
             (turn, one.tier, one.count, hash(&(seed, one.key)), one.way)
         };
         self.waiting.sort_by_cached_key(order);
         self.waiting.truncate(MOST_WAITING);
-        let rest = self.waiting.split_off(most.min(self.waiting.len()));
-        let taken = std::mem::replace(&mut self.waiting, rest);
-        for one in &taken {
-            *self.tried.entry(one.key).or_default() += 1;
+        let mut schedules = Vec::new();
+        let mut looked_at = 0;
+        for one in &self.waiting {
+            if schedules.len() == most {
+                break;
+            }
+            looked_at += 1;
+            let script = one.course.script(&one.steer);
+            // Ways to different orders may be the same.
+            let new = |script: &Script| self.made.insert(hash(&script.to_string()));
+            if let Some(script) = script.filter(new) {
+                schedules.push((script, one.key));
+                *self.chosen.entry(one.key).or_default() += 1;
+            }
         }
-        taken.into_iter().map(|one| one.script).collect()
+        self.waiting.drain(..looked_at);
+        schedules
     }
 
     fn coverage(&self) -> Coverage {
-        let untested = |key: &&Key| !self.seen.contains(key) && !self.tried.contains_key(key);
+        let untested = |key: &&Key| !self.seen.contains(key) && !self.tried.contains(key);
         Coverage {
             seen: self.seen.len(),
             untested: self.predicted.iter().filter(untested).count(),
@@ -206,8 +218,9 @@ impl Explorer {
             }
             if let Some(then) = &round.then {
                 let step = usize::try_from(at - round.profiles).ok()?;
-                if let Some(step) = then.get(step) {
-                    return Some(step.clone());
+                if let Some((step, key)) = then.get(step).cloned() {
+                    rounds.known.tried.extend(key);
+                    return Some(step);
                 }
                 let next = Round {
                     start: round.end()?,
@@ -242,18 +255,18 @@ impl Explorer {
 
     /// All profiles of a round are there.
     fn complete(&self, rounds: &mut Rounds, number: usize, profiles: Vec<Profile>) {
-        rounds.known.learn(&profiles);
+        rounds.known.learn(profiles);
         let parts = usize::try_from(self.shard.parts()).unwrap_or(usize::MAX);
         let all = OF_A_ROUND.saturating_mul(parts);
-        let mut scripts = rounds.known.take(all, self.seed);
-        let mut then: Vec<Step> = Vec::new();
-        for (place, script) in scripts.drain(..).enumerate() {
+        let schedules = rounds.known.choose(all, self.seed);
+        let mut then: Vec<(Step, Option<Key>)> = Vec::new();
+        for (place, (script, key)) in schedules.into_iter().enumerate() {
             if self.shard.has(place as u64) {
-                then.push(Step::Follow(script));
+                then.push((Step::Follow(script), Some(key)));
             }
         }
         if then.is_empty() && number > 0 {
-            then = vec![Step::Random; rounds.without as usize];
+            then = vec![(Step::Random, None); rounds.without as usize];
             rounds.without = (rounds.without * 2).min(MOST_WITHOUT);
         }
         rounds.rounds[number].then = Some(then);
@@ -300,16 +313,19 @@ mod tests {
         assert!(matches!(all[0], Step::Follow(_)));
         let first = all.iter().position(|s| *s == Step::Profile(0)).unwrap();
         assert_eq!(all[first + 1], Step::Profile(1));
-        assert!(matches!(all[first + 2], Step::Follow(_)));
+        assert!(matches!(all[first + PROFILED as usize], Step::Follow(_)));
         // Nothing new comes after that.
-        let again = all.iter().position(|s| *s == Step::Profile(2)).unwrap();
+        let again = all
+            .iter()
+            .position(|s| *s == Step::Profile(PROFILED))
+            .unwrap();
         let follow = |step: &&Step| matches!(step, Step::Follow(_));
         assert_eq!(all[again..].iter().filter(follow).count(), 0);
         let random = all[again..].iter().filter(|step| **step == Step::Random);
         assert!(random.count() > 100);
         let coverage = explorer.coverage();
         assert_eq!(coverage.untested, 0);
-        assert!(coverage.seen >= 2 && coverage.tried >= 4, "{coverage:?}");
+        assert!(coverage.seen >= 2 && coverage.tried >= 2, "{coverage:?}");
     }
 
     #[test]
@@ -339,7 +355,10 @@ mod tests {
         let parts: Vec<_> = ["1/3", "2/3", "3/3"].map(scripts).into();
         let together: BTreeSet<_> = parts.iter().flatten().cloned().collect();
         assert_eq!(together, scripts("1/1"));
-        assert_eq!(together.len(), parts.iter().map(BTreeSet::len).sum());
+        assert_eq!(
+            together.len(),
+            parts.iter().map(BTreeSet::len).sum::<usize>()
+        );
     }
 
     #[test]
@@ -361,6 +380,6 @@ mod tests {
     fn whoever_waits_for_profiles_ends_with_the_hunt() {
         let explorer = Explorer::new(1, Shard::default(), None);
         assert_eq!(explorer.step(0, &|| true), Some(Step::Profile(0)));
-        assert_eq!(explorer.step(2, &|| true), None);
+        assert_eq!(explorer.step(PROFILED, &|| true), None);
     }
 }

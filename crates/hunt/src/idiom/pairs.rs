@@ -1,6 +1,6 @@
 //! Two threads and two places in memory (idioms 3 to 5, and locks). In: a profile. Out: orders that it doesn't show.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use clew_recording::event::ThreadId;
 
@@ -14,6 +14,8 @@ const VARIABLES_TIER: u32 = 3;
 const NEAR: usize = 4;
 /// Pairs of one kind that are tried against those of others: the first and the last ones.
 const MOST_OF_A_KIND: usize = 4;
+/// An instruction that touches more than this goes through a buffer; variables are something else.
+const MOST_PLACES: usize = 256;
 /// Kinds for the same memory.
 const MOST_KINDS: usize = 24;
 /// Ways in all; what is left out are the highest addresses.
@@ -76,10 +78,17 @@ type Kinds = BTreeMap<(ThreadId, Site, Site), Vec<Near>>;
 
 /// Pairs by the memory that they touch, first and second.
 fn near_pairs(view: &View) -> BTreeMap<(u64, u64), Kinds> {
+    let mut places: HashMap<Site, HashSet<u64>> = HashMap::new();
+    for access in view.accesses {
+        let places = places.entry(Site::of(access)).or_default();
+        if places.len() <= MOST_PLACES {
+            places.insert(access.addr);
+        }
+    }
     let mut recent: BTreeMap<ThreadId, Vec<usize>> = BTreeMap::new();
     let mut pairs: BTreeMap<(u64, u64), Kinds> = BTreeMap::new();
     for (n, access) in view.accesses.iter().enumerate() {
-        if access.locked {
+        if access.locked || places[&Site::of(access)].len() > MOST_PLACES {
             continue;
         }
         let recent = recent.entry(access.thread).or_default();

@@ -52,29 +52,42 @@ pub struct Steer {
     pub then: Then,
 }
 
-/// A profile, and for each access the next one of the same thread.
-pub struct Course<'a> {
-    profile: &'a Profile,
+/// A profile, and what schedules need to know of it.
+pub struct Course {
+    profile: Profile,
+    /// For each access the next one of the same thread.
     next: Vec<Option<usize>>,
+    /// Accesses of one thread that follow each other, by the numbers of their last ones.
+    runs: Vec<usize>,
     threads: Vec<ThreadId>,
 }
 
 /// Longer schedules follow a profile that switches all the time; they aren't worth their cost.
 const MOST_TURNS: usize = 20_000;
 
-impl Course<'_> {
-    pub fn new(profile: &Profile) -> Course<'_> {
+impl Course {
+    pub fn new(profile: Profile) -> Course {
         let accesses = &profile.accesses;
         let mut next = vec![None; accesses.len()];
         let mut last = std::collections::BTreeMap::new();
         for (n, access) in accesses.iter().enumerate().rev() {
             next[n] = last.insert(access.thread, n);
         }
+        let ends = |&n: &usize| match accesses.get(n + 1) {
+            Some(next) => next.thread != accesses[n].thread,
+            None => true,
+        };
+        let runs = (0..accesses.len()).filter(ends).collect();
         Course {
             profile,
             next,
+            runs,
             threads: last.into_keys().collect(),
         }
+    }
+
+    pub fn profile(&self) -> &Profile {
+        &self.profile
     }
 
     fn access(&self, n: usize) -> &Access {
@@ -104,15 +117,21 @@ impl Course<'_> {
         accesses: std::ops::Range<usize>,
         held: Option<ThreadId>,
     ) {
-        let mut numbers = accesses
+        if accesses.is_empty() {
+            return;
+        }
+        let last = accesses.end - 1;
+        let run_of = |access| self.runs.partition_point(|&end| end < access);
+        // The last run may go on behind the range.
+        let ends = self.runs[run_of(accesses.start)..=run_of(last)].iter();
+        let mut ends = ends
+            .map(|&end| end.min(last))
             .filter(|&n| held != Some(self.access(n).thread))
             .peekable();
-        while let Some(n) = numbers.next() {
+        while let Some(n) = ends.next() {
             let thread = self.access(n).thread;
-            if numbers
-                .peek()
-                .is_some_and(|&next| self.access(next).thread == thread)
-            {
+            let goes_on = |&next: &usize| self.access(next).thread == thread;
+            if ends.peek().is_some_and(goes_on) {
                 continue;
             }
             let end = match self.next[n] {
@@ -170,8 +189,7 @@ mod tests {
     use crate::idiom::testing::Story;
 
     fn text(story: &Story, steer: Steer) -> String {
-        let profile = story.profile();
-        let script = Course::new(&profile).script(&steer).unwrap();
+        let script = Course::new(story.profile()).script(&steer).unwrap();
         let lines = script.turns.iter().map(Turn::to_string);
         lines.collect::<Vec<_>>().join("; ")
     }
@@ -236,8 +254,7 @@ mod tests {
 
     #[test]
     fn what_is_no_order_gives_no_schedule() {
-        let profile = one_by_one().profile();
-        let course = Course::new(&profile);
+        let course = Course::new(one_by_one().profile());
         for (hold, until) in [(2, 3), (4, 2)] {
             let steer = Steer {
                 hold: Place::before(hold),
