@@ -57,15 +57,6 @@ fn matters(view: &View, window: Window, between: usize) -> bool {
     conflicts && !(first.write && second.write && between.write && !second.locked)
 }
 
-/// Where a thread can be held in a window: as early as it holds no lock any more that it had at the first access.
-fn place(view: &View, window: Window) -> Place {
-    match view.locks.all_given(window.0) {
-        Some(given) if given < window.1 => Place::after(given),
-        Some(_) => Place::before(window.1),
-        None => Place::after(window.0),
-    }
-}
-
 pub fn predict(view: &View, word: &[usize], seen: &BTreeSet<Key>, found: &mut Found) {
     let sites = by_site(view, word);
     for ((x, first, second), all) in windows(view, word).iter().take(MOST_KINDS) {
@@ -98,7 +89,7 @@ fn held_in_window(view: &View, window: Window, between: usize) -> Option<Way> {
     let fine = matters(view, window, between) && view.possible(window.0, between);
     fine.then(|| Way {
         tier: TIER + doubts(view, window, between),
-        hold: place(view, window),
+        hold: view.between(window),
         until: Place::after(between),
         then: None,
     })
@@ -106,27 +97,23 @@ fn held_in_window(view: &View, window: Window, between: usize) -> Option<Way> {
 
 /// The other thread, which came first, is held until the window is open.
 fn held_before(view: &View, window: Window, between: usize) -> Option<Way> {
-    let hold = view.locks.first_taken(between).unwrap_or(between);
-    let fine = matters(view, window, between) && view.possible(hold, window.0);
+    let hold = view.before(between, window.0);
+    let fine = matters(view, window, between) && view.possible(hold.access, window.0);
     fine.then(|| Way {
         tier: TIER + doubts(view, window, between),
-        hold: Place::before(hold),
-        until: place(view, window),
+        hold,
+        until: view.between(window),
         then: Some(Then::HeldTo(Place::after(between))),
     })
 }
 
 fn doubts(view: &View, window: Window, between: usize) -> u32 {
-    // A lock that both have protects only windows that lie in one section of it.
-    let open = view.locks.all_given(window.0);
-    let whole = open.is_none_or(|given| given > window.1);
     let (first, second) = (&view.accesses[window.0], &view.accesses[window.1]);
     let locked = match first.locked && second.locked {
         true => LOCKED_TIER - TIER,
         false => 0,
     };
-    let ends = [window.0, window.1].map(|end| view.doubts(end, between));
-    locked + if whole { ends[0].max(ends[1]) } else { 0 }
+    locked + view.doubts_between(window, between)
 }
 
 #[cfg(test)]

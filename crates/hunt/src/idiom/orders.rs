@@ -66,7 +66,7 @@ pub fn predict(view: &View, word: &[usize], seen: &BTreeSet<Key>, found: &mut Fo
                 .filter(|&(i, j)| conflict(i, j) && view.possible(i, j))
                 .map(|(i, j)| Way {
                     tier: base + view.doubts(i, j),
-                    hold: Place::before(i),
+                    hold: view.before(i, j),
                     until: Place::after(j),
                     then: None,
                 });
@@ -149,6 +149,24 @@ mod tests {
         let view = View::new(&profile);
         let candidates = predict(&view, &seen(&view));
         assert_eq!(candidates[0].tier, TIER + put_off::JOINED);
+    }
+
+    #[test]
+    fn whole_sections_of_one_lock_change_places() {
+        let mut story = Story::default();
+        story.made(1, 0).made(2, 0);
+        for (thread, pc) in [(1, 0x10), (2, 0x20)] {
+            story.locked(thread, 0x2000, 0x8000);
+            story.write(thread, pc, 0x9000);
+            story.locked(thread, 0x2010, 0x8000);
+        }
+        let profile = story.profile();
+        let view = View::new(&profile);
+        let candidates = predict(&view, &seen(&view));
+        let key = Key::Order(site(0x20), site(0x10));
+        let found = candidates.iter().find(|c| c.key == key).unwrap();
+        assert_eq!(found.steers[0].hold, Place::before(0));
+        assert_eq!(found.steers[0].until, Place::after(4));
     }
 
     #[test]

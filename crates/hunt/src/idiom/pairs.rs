@@ -143,28 +143,35 @@ fn meet(view: &View, outers: &[Near], inners: &[Near]) -> Vec<Way> {
             if !conflict(view, outer, inner) {
                 continue;
             }
-            let doubts = view
-                .doubts(outer.0, inner.0)
-                .max(view.doubts(outer.1, inner.1));
-            let tier = VARIABLES_TIER + doubts;
+            let doubts = [inner.0, inner.1].map(|one| view.doubts_between(outer, one));
+            let tier = VARIABLES_TIER + doubts[0].max(doubts[1]);
             if outer.1 < inner.0 && view.possible(outer.1, inner.0) {
                 ways.push(Way {
                     tier,
-                    hold: Place::before(outer.1),
+                    hold: late(view, outer),
                     until: Place::after(inner.1),
                     then: None,
                 });
             } else if inner.1 < outer.0 && view.possible(inner.0, outer.0) {
                 ways.push(Way {
                     tier,
-                    hold: Place::before(inner.0),
-                    until: Place::before(outer.1),
+                    hold: view.before(inner.0, outer.0),
+                    until: late(view, outer),
                     then: Some(Then::HeldTo(Place::after(inner.1))),
                 });
             }
         }
     }
     ways
+}
+
+/// Between the two, and as late as no lock is taken for the second.
+fn late(view: &View, (first, second): Near) -> Place {
+    let taken = view.locks.first_taken(second);
+    match taken.filter(|&taken| taken > first) {
+        Some(taken) => Place::before(taken),
+        None => Place::before(second),
+    }
 }
 
 /// Each of one thread's accesses has one of the other's to fear.

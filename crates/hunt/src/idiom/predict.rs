@@ -57,7 +57,7 @@ pub struct Candidate {
 pub mod put_off {
     /// All of it happens in libraries.
     pub const LIBRARY: u32 = 2;
-    /// Both sides seem to have the same lock.
+    /// Both sides seem to have the same lock all the time.
     pub const SAME_LOCK: u32 = 4;
     /// The other thread seems to have waited for the end of the first.
     pub const JOINED: u32 = 4;
@@ -116,12 +116,39 @@ impl View<'_> {
         !self.profile.made_after(b.thread, a.thread, a.event)
     }
 
+    /// Where a thread is held that is to do `a` later than another one does `b`: before it takes a lock that the other
+    /// needs for that.
+    pub fn before(&self, a: usize, b: usize) -> Place {
+        let shared = self.locks.share(a, b).then(|| self.locks.first_taken(a));
+        Place::before(shared.flatten().unwrap_or(a))
+    }
+
+    /// Where a thread is held between two accesses: as early as it has no lock any more that it had at the first.
+    pub fn between(&self, (first, second): (usize, usize)) -> Place {
+        match self.locks.all_given(first) {
+            Some(given) if given < second => Place::after(given),
+            Some(_) => Place::before(second),
+            None => Place::after(first),
+        }
+    }
+
+    /// What speaks against holding a thread between two accesses until `other` has happened.
+    pub fn doubts_between(&self, (first, second): (usize, usize), other: usize) -> u32 {
+        // A lock that both have protects only what lies in one section of it.
+        let whole = self
+            .locks
+            .all_given(first)
+            .is_some_and(|given| given > second);
+        let same = match whole && self.locks.share(first, other) {
+            true => put_off::SAME_LOCK,
+            false => 0,
+        };
+        same + self.doubts(first, other).max(self.doubts(second, other))
+    }
+
     /// What speaks against holding a thread before `a` until `b` has happened.
     pub fn doubts(&self, a: usize, b: usize) -> u32 {
         let mut doubts = 0;
-        if self.locks.share(a, b) {
-            doubts += put_off::SAME_LOCK;
-        }
         let (a, b) = (&self.accesses[a], &self.accesses[b]);
         let life = self.profile.lives.get(&a.thread);
         let over = life.and_then(|life| life.ended);
