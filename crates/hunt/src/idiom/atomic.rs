@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use clew_recording::event::ThreadId;
 
 use super::orders::by_site;
-use super::predict::{Found, Key, Site, View, Way};
+use super::predict::{Found, Key, Site, View, Way, put_off};
 use super::steer::{Place, Then};
 
 const TIER: u32 = 1;
@@ -109,9 +109,13 @@ fn held_before(view: &View, window: Window, between: usize) -> Option<Way> {
 
 fn doubts(view: &View, window: Window, between: usize) -> u32 {
     let (first, second) = (&view.accesses[window.0], &view.accesses[window.1]);
-    let locked = match first.locked && second.locked {
-        true => LOCKED_TIER - TIER,
-        false => 0,
+    let all = [first, second, &view.accesses[between]];
+    let locked = if first.locked && second.locked {
+        LOCKED_TIER - TIER
+    } else if !all.iter().any(|access| view.profile.is_own(access.pc)) {
+        put_off::LIBRARY
+    } else {
+        0
     };
     locked + view.doubts_between(window, between)
 }
@@ -119,7 +123,7 @@ fn doubts(view: &View, window: Window, between: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::idiom::predict::{Candidate, predict, put_off, seen};
+    use crate::idiom::predict::{Candidate, predict, seen};
     use crate::idiom::testing::Story;
 
     fn site(pc: u64) -> Site {

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use clew_recording::event::ThreadId;
 
 use super::predict::{Found, Key, Site, View, Way, meetings};
-use super::steer::Place;
 
 /// Instructions of one word that are looked at; one with more is a buffer that everything goes through.
 const MOST_SITES: usize = 48;
@@ -67,7 +66,7 @@ pub fn predict(view: &View, word: &[usize], seen: &BTreeSet<Key>, found: &mut Fo
                 .map(|(i, j)| Way {
                     tier: base + view.doubts(i, j),
                     hold: view.before(i, j),
-                    until: Place::after(j),
+                    until: view.behind(i, j),
                     then: None,
                 });
             found.add(key, firsts.len().min(seconds.len()), ways);
@@ -79,7 +78,7 @@ pub fn predict(view: &View, word: &[usize], seen: &BTreeSet<Key>, found: &mut Fo
 mod tests {
     use super::*;
     use crate::idiom::predict::{predict, put_off, seen};
-    use crate::idiom::steer::Then;
+    use crate::idiom::steer::{Place, Then};
     use crate::idiom::testing::Story;
 
     fn site(pc: u64) -> Site {
@@ -166,7 +165,7 @@ mod tests {
         let key = Key::Order(site(0x20), site(0x10));
         let found = candidates.iter().find(|c| c.key == key).unwrap();
         assert_eq!(found.steers[0].hold, Place::before(0));
-        assert_eq!(found.steers[0].until, Place::after(4));
+        assert_eq!(found.steers[0].until, Place::after(5));
     }
 
     #[test]

@@ -55,8 +55,8 @@ pub struct Candidate {
 
 /// What makes a candidate less likely to come about, or to matter.
 pub mod put_off {
-    /// All of it happens in libraries.
-    pub const LIBRARY: u32 = 2;
+    /// For each side that isn't the program's own code.
+    pub const LIBRARY: u32 = 1;
     /// Both sides seem to have the same lock all the time.
     pub const SAME_LOCK: u32 = 4;
     /// The other thread seems to have waited for the end of the first.
@@ -119,8 +119,14 @@ impl View<'_> {
     /// Where a thread is held that is to do `a` later than another one does `b`: before it takes a lock that the other
     /// needs for that.
     pub fn before(&self, a: usize, b: usize) -> Place {
-        let shared = self.locks.share(a, b).then(|| self.locks.first_taken(a));
-        Place::before(shared.flatten().unwrap_or(a))
+        let taken = self.locks.shared(a, b).map(|section| section.taken);
+        Place::before(taken.min().unwrap_or(a))
+    }
+
+    /// Where the other thread is when it has done `b`: behind the lock that both need.
+    pub fn behind(&self, a: usize, b: usize) -> Place {
+        let given = self.locks.shared(b, a).map(|section| section.given);
+        Place::after(given.max().unwrap_or(b))
     }
 
     /// Where a thread is held between two accesses: as early as it has no lock any more that it had at the first.
@@ -156,11 +162,10 @@ impl View<'_> {
         {
             doubts += put_off::JOINED;
         }
+        // Locks are all taken in libraries; that says nothing.
         let library = |access: &Access| !access.locked && !self.profile.is_own(access.pc);
-        if library(a) && library(b) {
-            doubts += put_off::LIBRARY;
-        }
-        doubts
+        let libraries = u32::from(library(a)) + u32::from(library(b));
+        doubts + libraries * put_off::LIBRARY
     }
 }
 
