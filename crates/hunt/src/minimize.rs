@@ -17,14 +17,13 @@ use clew_recording::script::Script;
 use crate::explain::{self, Explained};
 use crate::hunt::{Folder, Found, Hunt, News};
 use crate::run::{Ended, Outcome};
+use crate::strategy::SCHEDULE;
 use crate::{HuntError, measure, turns};
 
 pub mod shrink;
 
 use shrink::{Order, Tried, Trier, shrink, truer};
 
-/// The schedule's name in the folder of its recording.
-pub const SCHEDULE: &str = "schedule.txt";
 /// So often the whole schedule, and what was found at the end, is tried.
 const TRIES: usize = 3;
 /// If more than one preemption is left, other parts are left out first, in these orders: fewer may be enough.
@@ -402,18 +401,18 @@ impl One<'_> {
         }
         let plan = &self.found.plan;
         let file = self.scripts.join(number.to_string());
-        let options = match script {
+        let plan = match script {
             Some(script) => {
                 write_script(&file, script)?;
-                plan.following(&file)
+                &plan.following(&file)
             }
-            None => plan.options(),
+            None => plan,
         };
         let folder = self.hunt.folder(&format!("minimize-{number}"));
         let stop = || not_wanted() || self.stopped().is_some();
         let runner = &self.hunt.settings.runner;
         let guard = &self.hunt.guard;
-        let outcome = runner.run(&options, &folder.path, self.timeout, guard, &stop)?;
+        let outcome = runner.run(plan, &folder.path, self.timeout, guard, &stop)?;
         let _ = std::fs::remove_file(file);
         let Some(outcome) = outcome else {
             return match self.stopped() {
