@@ -20,6 +20,7 @@ const WATCHED: u8 = 1;
 const TIRED: u8 = 2;
 /// A granule is left alone after so many accesses in one turn.
 const TIRING: u32 = 1 << 14;
+const MOST_EMPTIED: usize = 1 << 10;
 /// The first so many times of an instruction, thread and address, and as many of the last.
 const TIMES: usize = 16;
 /// Words that are looked at.
@@ -145,6 +146,10 @@ impl Collector {
             if count >= TIRING {
                 self.shadow.set(granule, WATCHED);
             }
+        }
+        // To empty a large one takes its time, each turn again.
+        if self.turn.capacity() > MOST_EMPTIED {
+            self.turn = FxHashMap::default();
         }
     }
 
