@@ -51,7 +51,7 @@ fn main() {
     tests.push(common::test("limits", limits));
     tests.push(common::test("one thread", one_thread));
     tests.push(common::test("a real program", real_program));
-    // Takes minutes: CLEW_PROGRAM names it and its arguments.
+    // Takes minutes. CLEW_PROGRAM is a program with its arguments, CLEW_OPTIONS are those of clew record.
     tests.push(common::test("a program by stepping", by_stepping).with_ignored_flag(true));
     common::tests(tests)
 }
@@ -557,9 +557,12 @@ fn one_thread() {
 }
 
 fn by_stepping() {
-    let program = std::env::var("CLEW_PROGRAM").expect("CLEW_PROGRAM");
-    let program: Vec<&str> = program.split_whitespace().collect();
-    same_as_stepping(&common::record_program(&program), false);
+    let words = |name| std::env::var(name).unwrap_or_default();
+    let (options, program) = (words("CLEW_OPTIONS"), words("CLEW_PROGRAM"));
+    let split = |words: &'static str| words.split_whitespace().collect::<Vec<_>>();
+    let [options, program] = [options, program].map(|words| split(words.leak()));
+    assert!(!program.is_empty(), "CLEW_PROGRAM names none");
+    same_as_stepping(&common::record_program(&options, &program), false);
 }
 
 /// A program of the distribution with threads: whichever is there.
@@ -586,7 +589,7 @@ fn real_program() {
             continue;
         }
         any = true;
-        let folder = common::record_program(program);
+        let folder = common::record_program(&[], program);
         let timeline = &mut open_threads(&folder);
         let limits = TouchLimits {
             accesses: 100_000,
