@@ -12,6 +12,7 @@ use clew_recording::event::Cause;
 use super::{State, Thread};
 use crate::executor::Executor;
 use crate::guest::access;
+use crate::host::proxy::{Command, Task};
 use crate::host::sigset::SigSet;
 
 /// What notes about deadlocks begin with; `clew hunt` looks for it.
@@ -39,7 +40,7 @@ enum Awaited {
 impl Executor {
     /// No thread can run, and none has been woken. If that can never change, says so; only once.
     pub(super) fn watch_for_deadlock(&mut self) {
-        if self.threads.deadlock_told || !self.all_stuck() {
+        if self.threads.deadlock_told || !self.all_stuck() || self.signal_under_way() {
             return;
         }
         self.threads.deadlock_told = true;
@@ -55,6 +56,19 @@ impl Executor {
         let timed = |thread: &Thread| thread.wait != 0;
         let mut threads = self.threads.iter().map(|(_, thread)| thread);
         threads.all(|thread| at_futex(thread) && !timed(thread)) && !self.signals_may_help()
+    }
+
+    /// Whether one thread has sent another a signal (to cancel it) that wasn't told yet. It was pending before the sender
+    /// came to wait, so a proxy that answers has taken it.
+    fn signal_under_way(&self) -> bool {
+        for proxy in self.threads.iter().filter_map(|(_, thread)| thread.proxy) {
+            proxy.ask(Command {
+                task: Task::Plain,
+                nr: libc::SYS_gettid,
+                ..Command::default()
+            });
+        }
+        self.gs.hub.any()
     }
 
     /// Whether a signal from outside could run a handler.
