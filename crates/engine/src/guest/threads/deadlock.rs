@@ -12,7 +12,6 @@ use clew_recording::event::Cause;
 use super::{State, Thread};
 use crate::executor::Executor;
 use crate::guest::access;
-use crate::host::proxy::{Command, Task};
 use crate::host::sigset::SigSet;
 
 /// What notes about deadlocks begin with; `clew hunt` looks for it.
@@ -61,13 +60,8 @@ impl Executor {
     /// Whether one thread has sent another a signal (to cancel it) that wasn't told yet. It was pending before the sender
     /// came to wait, so a proxy that answers has taken it.
     fn signal_under_way(&self) -> bool {
-        for proxy in self.threads.iter().filter_map(|(_, thread)| thread.proxy) {
-            proxy.ask(Command {
-                task: Task::Plain,
-                nr: libc::SYS_gettid,
-                ..Command::default()
-            });
-        }
+        let threads = self.threads.iter();
+        threads.for_each(|(_, thread)| thread.take_signals());
         self.gs.hub.any()
     }
 
