@@ -16,6 +16,7 @@ const BUGS: &[&str] = &[
     "aba",
     "check_then_act",
     "double_checked",
+    "handler",
     "lock_order",
     "lost_update",
     "missed_signal",
@@ -28,6 +29,8 @@ const GUESTS: &[&str] = &[
     "conditions",
     "futex",
     "priority_inheritance",
+    "racing",
+    "schedule",
     "forked_threads",
 ];
 

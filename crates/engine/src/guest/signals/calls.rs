@@ -11,7 +11,7 @@ use crate::host::handlers::Action;
 use crate::host::siginfo::{SI_KERNEL, Siginfo};
 use crate::host::sigset::{NSIG, SigSet, set_kernel_mask};
 use crate::host::switch;
-use crate::kernel::{self, Outcome};
+use crate::kernel::Outcome;
 use crate::sys::err;
 
 const EINVAL: Outcome = Outcome::Return(err(libc::EINVAL));
@@ -187,11 +187,16 @@ pub fn sys_tgkill(ex: &mut Executor, args: [u64; 6]) -> Outcome {
     send_to_thread(ex, libc::SYS_tgkill, args, args[1])
 }
 
-/// The kernel's own, made by the kernel thread that stands for the guest's, so that a signal to
-/// oneself arrives before the call ends. Where schedules are to be made again, so does one to another
-/// thread of the process.
+/// kill, tkill, tgkill, rt_sigqueueinfo, rt_tgsigqueueinfo: the kernel's own, made by the kernel
+/// thread that stands for the guest's, so that a signal to oneself arrives before the call ends.
+pub fn sys_send_signal(ex: &mut Executor, nr: i64, args: [u64; 6]) -> Outcome {
+    Outcome::Return(ex.call_on_proxy(nr, args))
+}
+
+/// Where schedules are to be made again, a signal to another thread of the process arrives before
+/// the call ends, too.
 fn send_to_thread(ex: &mut Executor, nr: i64, args: [u64; 6], tid: u64) -> Outcome {
-    let outcome = kernel::pass_nr(ex, nr, args);
+    let outcome = sys_send_signal(ex, nr, args);
     if outcome == Outcome::Return(0) {
         ex.await_signal(tid as i32);
     }
