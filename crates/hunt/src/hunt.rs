@@ -11,8 +11,12 @@ use std::time::{Duration, Instant};
 use clew_recording::folder::Recordings;
 use clew_recording::meta::Meta;
 
+use crate::explain::{self, Explained};
 use crate::guard::Guard;
+use crate::idiom::Guide;
+use crate::idiom::explore::Coverage;
 use crate::measure::{self, Schedule};
+use crate::minimize::{self, Minimized, minimize};
 use crate::run::{Ended, Outcome, Runner};
 use crate::strategy::{Plan, Shard, Strategy};
 use crate::{Condition, HuntError};
@@ -22,6 +26,8 @@ const PATIENCE: u32 = 20;
 const LEAST_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often there are news although nothing happened.
 const BEAT: Duration = Duration::from_millis(200);
+/// A deadlock's lines are left out if it takes longer to tell them.
+const EXPLAIN: Duration = Duration::from_secs(10);
 /// Folders of runs begin with this, then come the hunt's pid and the run's number. Names with a dot in front aren't
 /// recordings yet.
 const PREFIX: &str = ".hunt-";
@@ -43,6 +49,8 @@ pub struct Settings {
     pub timeout: Option<Duration>,
     /// The hunt ends when so many recordings were kept.
     pub keep: usize,
+    /// What is kept is minimized, with at most so many runs for each.
+    pub minimize: Option<u64>,
 }
 
 /// A run that failed, and its recording.
@@ -54,12 +62,17 @@ pub struct Found {
     pub after: u64,
     pub plan: Plan,
     pub why: String,
+    /// The number of the condition that held.
+    pub condition: usize,
     pub ended: Ended,
     pub name: String,
     pub folder: PathBuf,
     pub schedule: Schedule,
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
+    /// For a deadlock: its lines, or why there are none.
+    pub explained: Option<Result<Explained, String>>,
+    pub minimized: Option<Minimized>,
 }
 
 /// How far it has come.
@@ -73,11 +86,16 @@ pub struct Tally {
     pub threads: u64,
     /// The recording kept with the fewest preemptions.
     pub best: Option<(String, u64)>,
+    /// Of hunts that look at orders of accesses.
+    pub coverage: Option<Coverage>,
 }
 
 pub enum News<'a> {
     Progress(&'a Tally),
     Found(&'a Found),
+    Minimizing(&'a minimize::Progress),
+    /// What came of minimizing is in it.
+    Minimized(&'a Found),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,12 +121,13 @@ struct Done {
     plan: Plan,
     folder: Folder,
     outcome: Outcome,
-    why: Option<String>,
+    /// The condition that held, and what it says.
+    why: Option<(usize, String)>,
 }
 
 /// A run's folder, removed unless it is kept.
-struct Folder {
-    path: PathBuf,
+pub(crate) struct Folder {
+    pub path: PathBuf,
     kept: bool,
 }
 
@@ -147,30 +166,39 @@ pub fn hunt(
         started: Instant::now(),
         next: AtomicU64::new(0),
     };
-    hunt.go(watch)
+    let (mut report, timeout) = hunt.go(watch)?;
+    if let Some(most) = settings.minimize {
+        for found in &mut report.found {
+            found.minimized = Some(minimize(&hunt, found, most, timeout, watch)?);
+            watch(News::Minimized(found));
+        }
+    }
+    Ok(report)
 }
 
-struct Hunt<'a> {
-    settings: &'a Settings,
+pub(crate) struct Hunt<'a> {
+    pub settings: &'a Settings,
     /// The user's wish, and everybody's knowledge that it is over.
     stop: &'a AtomicBool,
     over: AtomicBool,
-    guard: Guard,
+    pub guard: Guard,
     prefix: String,
-    started: Instant,
+    pub started: Instant,
     next: AtomicU64,
 }
 
 impl Hunt<'_> {
-    fn go(&self, watch: &mut dyn FnMut(News)) -> Result<Report, HuntError> {
+    /// Also the time limit of the runs.
+    fn go(&self, watch: &mut dyn FnMut(News)) -> Result<(Report, Option<Duration>), HuntError> {
         let mut report = Report {
             tally: Tally::default(),
             found: Vec::new(),
             stopped: Stopped::Interrupted,
         };
-        let Some(timeout) = self.first(&mut report, watch)? else {
-            return Ok(report);
+        let Some((timeout, guide)) = self.first(&mut report, watch)? else {
+            return Ok((report, None));
         };
+        let guide = guide.as_ref();
         let mut ended = self.is_over(&report);
         if ended.is_none() {
             let (tell, hear) = mpsc::channel();
@@ -180,27 +208,38 @@ impl Hunt<'_> {
                     let tell = tell.clone();
                     std::thread::Builder::new()
                         .name(format!("hunt-{job}"))
-                        .spawn_scoped(scope, move || self.work(length, timeout, &tell))
+                        .spawn_scoped(scope, move || self.work(length, timeout, guide, &tell))
                         .inspect_err(|_| self.over.store(true, Ordering::Relaxed))
                         .map_err(HuntError::io("starting a job"))?;
                 }
                 drop(tell);
-                let ended = self.listen(&hear, &mut report, watch);
+                let ended = self.listen(&hear, guide, &mut report, watch);
                 self.over.store(true, Ordering::Relaxed);
                 ended
             })?;
         }
         report.stopped = ended.unwrap_or(Stopped::Interrupted);
         report.tally.elapsed = self.started.elapsed();
-        Ok(report)
+        Ok((report, timeout))
     }
 
-    /// An ordinary run: shows how long the program is. The time limit of the others; None if it was stopped.
+    fn guide(&self, ordinary: &Path) -> Result<Option<Guide<'_>>, HuntError> {
+        let dir = self.settings.place.dir();
+        let dir = dir.join(format!("{}orders", self.prefix));
+        Guide::new(self.settings, &self.guard, dir, ordinary, &|| self.ends())
+    }
+
+    /// Whether runs are to be given up.
+    fn ends(&self) -> bool {
+        self.is_stopped() || self.over.load(Ordering::Relaxed)
+    }
+
+    /// An ordinary run: shows how long the program is. The time limit of the others, and what leads them; None if it was stopped.
     fn first(
         &self,
         report: &mut Report,
         watch: &mut dyn FnMut(News),
-    ) -> Result<Option<Option<Duration>>, HuntError> {
+    ) -> Result<Option<(Option<Duration>, Option<Guide<'_>>)>, HuntError> {
         let settings = self.settings;
         let mut plan = Plan::ordinary();
         plan.chaos.clone_from(&settings.chaos);
@@ -213,9 +252,10 @@ impl Hunt<'_> {
         report.tally.length = schedule.length();
         report.tally.threads = schedule.threads;
         let took = done.outcome.took;
+        let guide = self.guide(&done.folder.path)?;
         self.judge(done, report, watch)?;
         let usual = (took * PATIENCE).max(LEAST_TIMEOUT);
-        Ok(Some(Some(settings.timeout.unwrap_or(usual))))
+        Ok(Some((Some(settings.timeout.unwrap_or(usual)), guide)))
     }
 
     /// A job: one run after the other.
@@ -223,6 +263,7 @@ impl Hunt<'_> {
         &self,
         length: Option<u64>,
         timeout: Option<Duration>,
+        guide: Option<&Guide>,
         tell: &mpsc::Sender<Result<Done, HuntError>>,
     ) {
         let settings = self.settings;
@@ -234,8 +275,28 @@ impl Hunt<'_> {
             }
             let run = settings.shard.run(n);
             let chaos = settings.chaos.as_deref();
-            let plan = settings.strategy.plan(settings.seed, run, length, chaos);
-            match self.run(run + 1, plan, timeout) {
+            let plan = match guide {
+                None => Ok(Some(settings.strategy.plan(
+                    settings.seed,
+                    run,
+                    length,
+                    chaos,
+                ))),
+                Some(guide) => guide.plan(n, length, &|| self.ends()),
+            };
+            let done = plan.and_then(|plan| match plan {
+                Some(plan) => self.run(run + 1, plan, timeout),
+                None => Ok(None),
+            });
+            let learned = match (guide, &done) {
+                (Some(guide), Ok(Some(done))) => {
+                    let failed = done.why.is_some();
+                    let ends = || self.ends();
+                    guide.ran(n, &done.plan, &done.folder.path, failed, &ends)
+                }
+                _ => Ok(()),
+            };
+            match learned.and(done) {
                 Ok(None) => return,
                 Ok(Some(done)) => {
                     if tell.send(Ok(done)).is_err() {
@@ -256,25 +317,13 @@ impl Hunt<'_> {
         plan: Plan,
         timeout: Option<Duration>,
     ) -> Result<Option<Done>, HuntError> {
-        let path = self
-            .settings
-            .place
-            .dir()
-            .join(format!("{}{run}", self.prefix));
-        let folder = Folder { path, kept: false };
-        let stop = || self.stop.load(Ordering::Relaxed) || self.over.load(Ordering::Relaxed);
-        let runner = &self.settings.runner;
+        let folder = self.folder(&run.to_string());
+        let (runner, stop) = (&self.settings.runner, || self.ends());
         let outcome = runner.run(&plan, &folder.path, timeout, &self.guard, &stop)?;
         let Some(outcome) = outcome else {
             return Ok(None);
         };
-        let mut why = None;
-        for condition in &self.settings.conditions {
-            why = condition.holds(&outcome).map_err(HuntError::Bad)?;
-            if why.is_some() {
-                break;
-            }
-        }
+        let why = self.why(&outcome)?;
         Ok(Some(Done {
             run,
             plan,
@@ -284,10 +333,35 @@ impl Hunt<'_> {
         }))
     }
 
+    /// A folder beside the recordings that goes unless it is kept.
+    pub fn folder(&self, name: &str) -> Folder {
+        let dir = self.settings.place.dir();
+        Folder {
+            path: dir.join(format!("{}{name}", self.prefix)),
+            kept: false,
+        }
+    }
+
+    /// The condition by which a run failed, and what it says.
+    pub fn why(&self, outcome: &Outcome) -> Result<Option<(usize, String)>, HuntError> {
+        for (n, condition) in self.settings.conditions.iter().enumerate() {
+            if let Some(why) = condition.holds(outcome).map_err(HuntError::Bad)? {
+                return Ok(Some((n, why)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// By the user.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
     /// Takes what the jobs have done until it is enough.
     fn listen(
         &self,
         hear: &mpsc::Receiver<Result<Done, HuntError>>,
+        guide: Option<&Guide>,
         report: &mut Report,
         watch: &mut dyn FnMut(News),
     ) -> Result<Option<Stopped>, HuntError> {
@@ -302,6 +376,7 @@ impl Hunt<'_> {
                 }
             }
             report.tally.elapsed = self.started.elapsed();
+            report.tally.coverage = guide.map(Guide::coverage);
             watch(News::Progress(&report.tally));
             if let Some(stopped) = self.is_over(report) {
                 return Ok(Some(stopped));
@@ -335,7 +410,7 @@ impl Hunt<'_> {
         watch: &mut dyn FnMut(News),
     ) -> Result<(), HuntError> {
         report.tally.runs += 1;
-        let Some(why) = done.why else {
+        let Some((condition, why)) = done.why else {
             return Ok(());
         };
         report.tally.failed += 1;
@@ -346,18 +421,28 @@ impl Hunt<'_> {
         measure::wait_for_writer(&temporary.path);
         let schedule = measure::schedule(&temporary.path)?;
         let folder = self.keep(&mut temporary)?;
+        let mut plan = done.plan;
+        plan.keep_script(&folder)
+            .map_err(HuntError::io("keeping the schedule"))?;
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        let explained = matches!(done.outcome.ended, Ended::Deadlock(_)).then(|| {
+            let (exe, stop) = (&self.settings.runner.exe, || self.is_stopped());
+            explain::ask(exe, &folder, 0, EXPLAIN, &self.guard, &stop)
+        });
         let found = Found {
             run: done.run,
             after: report.tally.runs,
-            plan: done.plan,
+            plan,
             why,
+            condition,
             ended: done.outcome.ended,
             name: name.into_owned(),
             folder,
             schedule,
             stdout: done.outcome.stdout,
             stderr: done.outcome.stderr,
+            explained,
+            minimized: None,
         };
         let best = &mut report.tally.best;
         if best
@@ -373,7 +458,7 @@ impl Hunt<'_> {
     }
 
     /// Gives a run's folder the name of a recording.
-    fn keep(&self, temporary: &mut Folder) -> Result<PathBuf, HuntError> {
+    pub fn keep(&self, temporary: &mut Folder) -> Result<PathBuf, HuntError> {
         let place = &self.settings.place;
         let from = temporary.path.clone();
         let failed = |path: &Path, why: String| HuntError::Recording {

@@ -88,7 +88,7 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Records one run into `folder`. None if the hunt was stopped meanwhile.
+    /// Records one run into `folder`, with these options for its schedule. None if the hunt was stopped meanwhile.
     pub fn run(
         &self,
         plan: &Plan,
