@@ -51,6 +51,8 @@ pub enum Minimized {
     },
     /// It ended before anything was known.
     Stopped(Stopped),
+    /// Runs can't be made any more, or not be read; why.
+    Failed(String),
 }
 
 /// A recording with as few preemptions as could be found.

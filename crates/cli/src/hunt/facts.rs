@@ -39,7 +39,7 @@ struct FoundFacts {
 /// Of a run that couldn't be made smaller only `result` and what it tells.
 #[derive(Default, Serialize)]
 struct MinimizedFacts {
-    /// minimal, stopped, not-again.
+    /// minimal, stopped, not-again, error.
     result: &'static str,
     /// runs, time, interrupted.
     stopped: Option<&'static str>,
@@ -118,6 +118,11 @@ fn minimized(found: &Found, minimized: &Minimized) -> MinimizedFacts {
         Minimized::Stopped(stopped) => MinimizedFacts {
             result: "stopped",
             stopped: Some(halted(*stopped)),
+            ..MinimizedFacts::default()
+        },
+        Minimized::Failed(why) => MinimizedFacts {
+            result: "error",
+            why: Some(why.clone()),
             ..MinimizedFacts::default()
         },
     }

@@ -93,6 +93,7 @@ pub fn minimized(
         Minimized::Stopped(stopped) => {
             format!("not minimized: {}\n", stopped_text(*stopped))
         }
+        Minimized::Failed(why) => format!("not minimized: {}\n", text::plain(why)),
     }
 }
 

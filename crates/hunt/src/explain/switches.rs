@@ -111,8 +111,9 @@ impl Teller {
     }
 
     fn event(&mut self, event: &Event) {
-        self.story.work.count(event);
-        self.turns.event(event);
+        if self.turns.event(event) {
+            self.story.work.count(event);
+        }
         let place = summary::place(event);
         if place.ticks > 1 {
             let stretches = self.story.stretches.entry(self.thread).or_default();
