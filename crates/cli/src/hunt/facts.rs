@@ -57,6 +57,8 @@ struct MinimizedFacts {
     /// And failed so often; if it isn't minimal: with the first run's options.
     failed: Option<u64>,
     options: Option<Vec<String>>,
+    /// Options of `clew debug` for the program whose threads these are.
+    program: Option<Vec<String>>,
     switches: Option<Vec<Preemption>>,
     deadlock_threads: Option<Vec<Waiting>>,
     /// Why there are no lines.
@@ -149,6 +151,7 @@ fn smaller(found: &Found, smaller: &Smaller) -> MinimizedFacts {
         tried: Some(tried),
         failed: Some(failed),
         options: Some(found.plan.following(&smaller.schedule)),
+        program: explained.map(|explained| explained.program.clone()),
         switches: explained.map(|explained| explained.preemptions.clone()),
         deadlock_threads: explained.and_then(waiting),
         no_lines: smaller.explained.as_ref().err().cloned(),
