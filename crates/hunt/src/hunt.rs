@@ -169,7 +169,10 @@ pub fn hunt(
     let (mut report, timeout) = hunt.go(watch)?;
     if let Some(most) = settings.minimize {
         for found in &mut report.found {
-            found.minimized = Some(minimize(&hunt, found, most, timeout, watch)?);
+            // What was found stays found.
+            let minimized = minimize(&hunt, found, most, timeout, watch);
+            let minimized = minimized.unwrap_or_else(|why| Minimized::Failed(why.to_string()));
+            found.minimized = Some(minimized);
             watch(News::Minimized(found));
         }
     }
@@ -198,7 +201,7 @@ impl Hunt<'_> {
         let Some((timeout, guide)) = self.first(&mut report, watch)? else {
             return Ok((report, None));
         };
-        let guide = guide.as_ref();
+        let (timeout, guide) = (Some(timeout), guide.as_ref());
         let mut ended = self.is_over(&report);
         if ended.is_none() {
             let (tell, hear) = mpsc::channel();
@@ -239,7 +242,7 @@ impl Hunt<'_> {
         &self,
         report: &mut Report,
         watch: &mut dyn FnMut(News),
-    ) -> Result<Option<(Option<Duration>, Option<Guide<'_>>)>, HuntError> {
+    ) -> Result<Option<(Duration, Option<Guide<'_>>)>, HuntError> {
         let settings = self.settings;
         let mut plan = Plan::ordinary();
         plan.chaos.clone_from(&settings.chaos);
@@ -255,7 +258,7 @@ impl Hunt<'_> {
         let guide = self.guide(&done.folder.path)?;
         self.judge(done, report, watch)?;
         let usual = (took * PATIENCE).max(LEAST_TIMEOUT);
-        Ok(Some((Some(settings.timeout.unwrap_or(usual)), guide)))
+        Ok(Some((settings.timeout.unwrap_or(usual), guide)))
     }
 
     /// A job: one run after the other.

@@ -22,7 +22,7 @@ use crate::{HuntError, measure, turns};
 
 pub mod shrink;
 
-use shrink::{Order, Tried, Trier, shrink, truer};
+use shrink::{Order, Tried, Trier, alone, shrink, truer};
 
 /// So often the whole schedule, and what was found at the end, is tried.
 const TRIES: usize = 3;
@@ -33,6 +33,8 @@ const OTHER_ORDERS: [Order; 4] = [
     Order::Mixed(2),
     Order::Mixed(3),
 ];
+/// After that, so many of its preemptions are tried alone.
+const ALONE: usize = 100;
 /// How often there are news although nothing happened.
 const BEAT: Duration = Duration::from_millis(200);
 /// Lines are left out if it takes longer to tell them.
@@ -50,6 +52,8 @@ pub enum Minimized {
     },
     /// It ended before anything was known.
     Stopped(Stopped),
+    /// Runs can't be made any more, or not be read; why.
+    Failed(String),
 }
 
 /// A recording with as few preemptions as could be found.
@@ -320,6 +324,15 @@ impl Runs<'_, '_> {
                 Some(Halt::Stopped(_)) => break,
                 None => {}
             }
+        }
+        if best.preemptions() > 1 {
+            let alone = alone(whole, ALONE);
+            match self.first(&alone) {
+                Ok(Some((n, recorded))) => *best = truer(alone[n].clone(), recorded),
+                Ok(None) | Err(Halt::Stopped(_)) => {}
+                Err(Halt::Failed(error)) => return Err(error),
+            }
+            self.progress.preemptions = best.preemptions() as u64;
         }
         self.most = most;
         Ok(())

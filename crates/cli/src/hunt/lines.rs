@@ -93,6 +93,7 @@ pub fn minimized(
         Minimized::Stopped(stopped) => {
             format!("not minimized: {}\n", stopped_text(*stopped))
         }
+        Minimized::Failed(why) => format!("not minimized: {}\n", text::plain(why)),
     }
 }
 
@@ -121,7 +122,7 @@ fn smaller_text(smaller: &Smaller, style: Style, again: &dyn Fn(&Smaller) -> Str
         say(format!("{why}; fewer may be enough"));
     }
     if smaller.preemptions == 0 {
-        say("no thread needs to be interrupted: the order in which they run is enough".into());
+        say("no preemption is needed: the order in which threads run is enough, or any is".into());
     }
     match &smaller.explained {
         Ok(explained) => {
@@ -143,9 +144,12 @@ fn smaller_text(smaller: &Smaller, style: Style, again: &dyn Fn(&Smaller) -> Str
             "followed {tried} times more, this schedule failed {failed} times: it isn't all that matters"
         ));
     }
+    let program = smaller.explained.as_ref().map(|told| &told.program[..]);
+    let mut debug = vec!["clew".into(), "debug".into(), smaller.name.clone()];
+    debug.extend_from_slice(program.unwrap_or_default());
     let mut row = |what: &str, command: String| say(format!("{what:9}{command}"));
     row("replay", format!("clew replay {name}"));
-    row("debug", format!("clew debug {name}"));
+    row("debug", text::command(&debug));
     row("again", again(smaller));
     out
 }
