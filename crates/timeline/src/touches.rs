@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use clew_engine::replay::worker::protocol::{self, Command, Goal, Reply, Take, Why};
-use clew_recording::event::{Event, Record, ThreadId};
+use clew_recording::event::{Event, Instruction, Record, ThreadId};
 use clew_recording::reader::StreamReader;
 use clew_recording::script::Point;
 
@@ -27,7 +27,8 @@ pub struct TouchLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Touch {
     pub thread: ThreadId,
-    /// In the thread's own life: the tick or system call before the instruction. `steps` is 0.
+    /// In the thread's own life: the tick, the system call or the instruction answered by the engine (which counts as
+    /// one) before the instruction. `steps` is 0.
     pub point: Point,
     pub pc: u64,
     pub addr: u64,
@@ -200,12 +201,21 @@ impl Lives {
                 Some(Record::Event(event)) => {
                     let (_, place) = of_event(event);
                     let life = self.lives.entry(self.current).or_default();
-                    life.ticks += place.ticks;
+                    life.ticks = life.ticks.saturating_add(place.ticks);
                     if place.ticks > 0 {
                         life.calls = 0;
                     }
                     match event {
-                        Event::Call(_) => life.calls += 1,
+                        Event::Call(_) => life.calls = life.calls.saturating_add(1),
+                        Event::Instruction { what, .. } => {
+                            // Those that were passed before it weren't told.
+                            let passed = match what {
+                                Instruction::Quiet { passed } => *passed,
+                                _ => 0,
+                            };
+                            let more = passed.saturating_add(1);
+                            life.calls = life.calls.saturating_add(more);
+                        }
                         Event::Switched { to, .. } => self.current = *to,
                         _ => {}
                     }
@@ -219,12 +229,14 @@ impl Lives {
         }
         let life = self.lives.entry(self.current).or_default();
         let ticks = life.ticks.checked_add(touch.ticks).ok_or(Error::Lost)?;
-        Ok(match touch.ticks {
-            0 => *life,
-            _ => Point {
-                ticks,
-                ..Point::default()
-            },
+        let calls = match touch.ticks {
+            0 => life.calls.saturating_add(touch.passed),
+            _ => touch.passed,
+        };
+        Ok(Point {
+            ticks,
+            calls,
+            steps: 0,
         })
     }
 }

@@ -30,6 +30,7 @@ const MOST_PIECES: usize = 64;
 const WHOLE: u64 = 64;
 /// Room for accesses that will turn out to be one thread's own, for each of those wanted.
 const OVER: usize = 4;
+const MOST_OVER: usize = 1 << 20;
 
 pub struct Collector {
     pub shadow: Shadow,
@@ -100,6 +101,7 @@ impl Word {
 pub struct Standing {
     pub event: u64,
     pub ticks: u64,
+    pub passed: u32,
     pub pc: u64,
     pub locked: bool,
 }
@@ -213,6 +215,7 @@ impl Collector {
             thread,
             event: at.event,
             ticks: at.ticks,
+            passed: at.passed,
             pc: at.pc,
             addr,
             len: u32::try_from(len).unwrap_or(u32::MAX),
@@ -220,7 +223,8 @@ impl Collector {
             locked: at.locked,
         };
         self.number += 1;
-        let (pc, room) = (at.pc, self.most.saturating_mul(OVER));
+        let pc = at.pc;
+        let room = self.most.saturating_mul(OVER).min(self.most.max(MOST_OVER));
         let known = self.seen.contains_key(&Key { thread, pc, addr });
         if !known && self.kept >= room {
             self.complete = false;
@@ -349,4 +353,68 @@ fn is_shared(all: &FxHashMap<u64, Word>, touch: &Touch) -> bool {
         let found = all.get(&word);
         found.is_some_and(|word| word.shared() & bytes != 0)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_bytes_of_an_access() {
+        let all = |addr, len| words(addr, len).collect::<Vec<_>>();
+        assert_eq!(all(0x100, 8), [(0x20, 0xff)]);
+        assert_eq!(all(0x103, 2), [(0x20, 0b11000)]);
+        assert_eq!(all(0x107, 2), [(0x20, 0x80), (0x21, 1)]);
+        assert_eq!(all(0x106, 13), [(0x20, 0xc0), (0x21, 0xff), (0x22, 0b111)]);
+    }
+
+    #[test]
+    fn bytes_are_shared_one_by_one() {
+        let mut word = Word::default();
+        word.touched(1, 0b0011, true);
+        word.touched(2, 0b1100, true);
+        assert_eq!(word.shared(), 0);
+        word.touched(2, 0b0010, false);
+        assert_eq!(word.shared(), 0b0010);
+        word.touched(3, 0b1000, false);
+        assert_eq!(word.shared(), 0b1010);
+        let mut read = Word::default();
+        read.touched(1, 0xff, false);
+        read.touched(2, 0xff, false);
+        assert_eq!(read.shared(), 0);
+    }
+
+    #[test]
+    fn the_first_and_last_times_are_kept() {
+        let touch = Touch {
+            thread: 1,
+            event: 0,
+            ticks: 0,
+            passed: 0,
+            pc: 0,
+            addr: 0,
+            len: 1,
+            write: false,
+            locked: false,
+        };
+        let numbers = |times: &Times| times.all().map(|(number, _)| number).collect::<Vec<_>>();
+        let mut times = Times::default();
+        let added = |times: &mut Times, from: u64, to, most| {
+            let added = (from..to).filter(|&n| times.add((n, touch), most));
+            added.count()
+        };
+        assert_eq!(added(&mut times, 0, 3, 4), 3);
+        assert_eq!(numbers(&times), [0, 1, 2]);
+        assert_eq!(added(&mut times, 3, 100, 4), 5);
+        assert_eq!(numbers(&times), [0, 1, 2, 3, 96, 97, 98, 99]);
+        times.shorten(2);
+        assert_eq!(numbers(&times), [0, 1, 98, 99]);
+        assert_eq!(added(&mut times, 100, 101, 2), 0);
+        assert_eq!(numbers(&times), [0, 1, 99, 100]);
+        // Few of them become first and last ones.
+        let mut few = Times::default();
+        added(&mut few, 0, 4, 4);
+        few.shorten(1);
+        assert_eq!(numbers(&few), [0, 3]);
+    }
 }

@@ -95,23 +95,9 @@ impl Owners {
 
     fn mark(&mut self, granule: u32, write: bool) {
         let old = self.shadow.state(granule);
-        let new = self.after(old, write);
+        let new = after(old, self.own, write);
         if new != old {
             self.shadow.set(granule, new);
-        }
-    }
-
-    /// The state after the current thread's access.
-    fn after(&self, state: u8, write: bool) -> u8 {
-        let own = self.own.map(|read| read + write as u8);
-        match state {
-            SHARED => SHARED,
-            UNTOUCHED => own.unwrap_or(SHARED),
-            READ if write => SHARED,
-            READ => READ,
-            owned if Some(owned & !1) == self.own => owned | write as u8,
-            read if read & 1 == 0 && !write && self.own.is_some() => READ,
-            _ => SHARED,
         }
     }
 
@@ -160,5 +146,48 @@ impl Owners {
                 .and_then(|next| self.shadow.next_used(next));
         }
         found
+    }
+}
+
+/// The state after an access of a thread that has this state for what it reads.
+fn after(state: u8, own: Option<u8>, write: bool) -> u8 {
+    match state {
+        SHARED => SHARED,
+        UNTOUCHED => own.map_or(SHARED, |read| read | write as u8),
+        READ if write => SHARED,
+        READ => READ,
+        owned if Some(owned & !1) == own => owned | write as u8,
+        // Another's: both only read it.
+        read if read & 1 == 0 && !write => READ,
+        _ => SHARED,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shared_is_what_two_touch_and_one_writes() {
+        // Threads and whether they write, and whether that makes memory shared.
+        let cases: [(&[(usize, bool)], bool); 8] = [
+            (&[(0, true), (0, false), (0, true)], false),
+            (&[(0, false), (1, false), (2, false), (0, false)], false),
+            (&[(0, false), (1, true)], true),
+            (&[(0, true), (1, false)], true),
+            (&[(0, true), (1, true)], true),
+            (&[(0, false), (1, false), (1, true)], true),
+            (&[(0, false), (0, true), (0, false), (1, false)], true),
+            (&[(MOST_THREADS - 1, false), (MOST_THREADS, false)], false),
+        ];
+        for (accesses, shared) in cases {
+            let state = accesses.iter().fold(UNTOUCHED, |state, &(thread, write)| {
+                let own = (thread < MOST_THREADS).then(|| OWNED + 2 * thread as u8);
+                after(state, own, write)
+            });
+            assert_eq!(state == SHARED, shared, "{accesses:?}");
+        }
+        // Who has no state of its own is taken for several.
+        assert_eq!(after(UNTOUCHED, None, false), SHARED);
     }
 }

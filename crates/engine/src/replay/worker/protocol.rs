@@ -323,6 +323,8 @@ pub struct Touch {
     /// Events done, and ticks since.
     pub event: u64,
     pub ticks: u64,
+    /// Instructions since then that the engine answered without an event.
+    pub passed: u32,
     pub pc: u64,
     pub addr: u64,
     pub len: u32,

@@ -4,6 +4,7 @@
 //! In: a worker that stands where nothing is shared yet. Out: what was found, asked for piece by piece. What the kernel
 //! does in system calls isn't looked at.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use clew_recording::event::{Event, Record, ThreadId};
@@ -96,6 +97,7 @@ impl Look {
         let at = Standing {
             event,
             ticks: machine.since(),
+            passed: machine.passed_here(),
             pc: machine.gs.regs.rip,
             locked: machine.code.locked(machine.gs),
         };
@@ -203,10 +205,16 @@ impl Worker {
         // What the instruction that the thread stands on touches was noted.
         let mut past = false;
         let mut new = None;
+        // Children of vfork: their parents wait for them, so nothing of theirs could happen in another order.
+        let mut borrowers = BTreeSet::new();
         loop {
             self.pass_silent()?;
             self.renew(look, new.take());
-            look.turn(self.machine.current);
+            let current = self.machine.current;
+            let counts = !borrowers.contains(&current);
+            if counts {
+                look.turn(current);
+            }
             let leg = self.leg(Goal::End)?;
             if self.shall_stop() {
                 return Ok(false);
@@ -218,23 +226,29 @@ impl Worker {
                     past = matches!(next, Some(Record::Event(Event::Shared { .. })));
                     self.apply()?;
                     if let Some(EventStop::NewThread { thread }) = self.came_by {
-                        new = self.stack_of(thread);
+                        match self.waits_for_child() {
+                            true => drop(borrowers.insert(thread)),
+                            false => new = self.stack_of(thread),
+                        }
                     }
                 }
                 Leg::Single => {
-                    if !past {
+                    if !past && counts {
                         look.instruction(&mut self.machine, self.reader.position());
                     }
                     past = self.single()? == Stepped::Due;
                 }
-                Leg::Run { limit, .. } => past = self.look_running(look, limit, past)?,
+                Leg::Run { limit, .. } => {
+                    let look = counts.then_some(&mut *look);
+                    past = self.look_running(look, limit, past)?;
+                }
             }
         }
     }
 
     /// Runs, at most to `limit` ticks after the last event. Whether the instruction that the thread stands on then
     /// was looked at.
-    fn look_running(&mut self, look: &mut Look, limit: u64, past: bool) -> Done<bool> {
+    fn look_running(&mut self, mut look: Option<&mut Look>, limit: u64, past: bool) -> Done<bool> {
         let events = self.reader.position();
         let Some(Record::Event(event)) = self.reader.peek()? else {
             return Ok(past);
@@ -243,7 +257,9 @@ impl Worker {
         let came = self
             .machine
             .approach_past(event, limit, past, &mut |machine| {
-                look.instruction(machine, events);
+                if let Some(look) = &mut look {
+                    look.instruction(machine, events);
+                }
                 left -= 1;
                 left > 0
             })?;
@@ -257,6 +273,19 @@ impl Worker {
         for range in renewed.flat_map(|renewed| renewed.drain(..)).chain(new) {
             look.renewed(&range);
         }
+    }
+
+    /// Whether the current thread waits for the child that it has just made.
+    fn waits_for_child(&self) -> bool {
+        const FORKS: [i64; 4] = [
+            libc::SYS_clone,
+            libc::SYS_fork,
+            libc::SYS_vfork,
+            libc::SYS_clone3,
+        ];
+        let thread = self.machine.threads.get(&self.machine.current);
+        let waits = thread.and_then(|thread| thread.waits);
+        waits.is_some_and(|call| FORKS.contains(&i64::from(call.nr)))
     }
 
     /// A new thread's stack, and its own memory above it.
