@@ -1,5 +1,8 @@
 //! Hunts: every bug in `guests/bugs` is found, what was found replays, and nothing else is left behind.
 
+#[path = "hunt/idiom.rs"]
+mod idiom;
+
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -32,6 +35,7 @@ fn main() {
     trials.push(Trial::test("timeout", timeout));
     trials.push(Trial::test("errors", errors));
     trials.push(Trial::test("chaos", chaos));
+    trials.extend(idiom::trials());
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 

@@ -14,8 +14,8 @@ use crate::{text, variables};
 use clew_hunt::idiom::profile::{self, Access, Profile};
 use clew_hunt::turns;
 use clew_recording::reader::Recording;
-use clew_timeline::{Touch, TouchLimits};
 use clew_timeline::{Settings, Timeline};
+use clew_timeline::{Touch, TouchLimits};
 
 /// More than this says little about a program that isn't known from the first ones.
 const LIMITS: TouchLimits = TouchLimits {

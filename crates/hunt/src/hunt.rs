@@ -22,6 +22,8 @@ use crate::{Condition, HuntError};
 /// Without a time limit for runs they get so much longer than the first took, and at least this.
 const PATIENCE: u32 = 20;
 const LEAST_TIMEOUT: Duration = Duration::from_secs(2);
+/// Runs with a schedule of their own may poll for long before somebody else gets a turn.
+const LEAST_LED_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often there are news although nothing happened.
 const BEAT: Duration = Duration::from_millis(200);
 /// Folders of runs begin with this, then come the hunt's pid and the run's number. Names with a dot in front aren't
@@ -231,7 +233,11 @@ impl Hunt<'_> {
         let took = done.outcome.took;
         let guide = self.guide(&done.folder.path)?;
         self.judge(done, report, watch)?;
-        let usual = (took * PATIENCE).max(LEAST_TIMEOUT);
+        let least = match guide {
+            Some(_) => LEAST_LED_TIMEOUT,
+            None => LEAST_TIMEOUT,
+        };
+        let usual = (took * PATIENCE).max(least);
         Ok(Some((Some(settings.timeout.unwrap_or(usual)), guide)))
     }
 
