@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clew_engine::kernel::chaos::Kinds;
 use clew_engine::program::Sched;
 
-pub use crate::hunt::arguments::{Guard, HUNT_HELP, Hunt};
+pub use crate::hunt::arguments::{ExplainRun, Guard, HUNT_HELP, Hunt};
 pub use crate::recordings::arguments::*;
 
 #[derive(Debug, Parser)]
@@ -57,6 +57,10 @@ pub enum Command {
     /// Tells a hunt what threads of a recorded run share
     #[command(name = clew_hunt::idiom::profile::COMMAND, hide = true)]
     HuntProfile(crate::profile::Profiled),
+
+    /// Tells a hunt the lines of a run
+    #[command(name = clew_hunt::explain::COMMAND, hide = true)]
+    ExplainRun(ExplainRun),
 
     /// Find where a condition becomes true, or false
     #[command(after_help = WATCH_HELP, override_usage = "clew watch [OPTIONS] [REC] <EXPR>")]

@@ -3,21 +3,24 @@
 //! In: the command line. Out: what was found, for people or as JSON; a line of progress on a terminal.
 
 pub mod arguments;
+pub mod explain;
+mod facts;
+mod lines;
 
 use std::ffi::{CStr, OsString};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use serde::Serialize;
-
 use crate::arguments::Engine;
 use crate::text::{self, Style};
 use crate::{recordings, run};
 use arguments::{Guard, Hunt, Sched};
 use clew_hunt::idiom::explore::Coverage;
+use clew_hunt::minimize::Progress;
 use clew_hunt::run::{Ended, Runner};
 use clew_hunt::{Condition, Found, News, Report, Settings, Stopped, Strategy, Tally};
+use facts::Facts;
 
 const NOTHING_FOUND: i32 = 1;
 const INTERRUPTED: i32 = 130;
@@ -112,6 +115,7 @@ fn settings(line: &Hunt, envp: &[&CStr]) -> Result<Settings, String> {
         conditions,
         timeout: line.timeout,
         keep: line.keep as usize,
+        minimize: line.minimize,
     })
 }
 
@@ -156,7 +160,31 @@ impl Screen<'_> {
                 self.clear();
                 text::print(&self.found(found));
             }
-            News::Found(_) => {}
+            News::Minimizing(progress) => self.minimizing(progress),
+            News::Minimized(found) if !self.json => {
+                self.clear();
+                if let Some(minimized) = &found.minimized {
+                    let again = |smaller: &clew_hunt::minimize::Smaller| {
+                        self.command(&found.plan.following(&smaller.schedule))
+                    };
+                    let text = lines::minimized(&found.name, minimized, self.style, &again);
+                    text::print(&text);
+                }
+            }
+            News::Found(_) | News::Minimized(_) => {}
+        }
+    }
+
+    fn minimizing(&self, progress: &Progress) {
+        if self.progress {
+            eprint!(
+                "\r\x1b[Kminimizing: {} of at most {}, {} of {} left",
+                text::count(progress.runs),
+                text::counted(progress.most, "run"),
+                text::count(progress.preemptions),
+                text::counted(progress.before, "preemption"),
+            );
+            let _ = std::io::stderr().flush();
         }
     }
 
@@ -204,9 +232,7 @@ impl Screen<'_> {
             text::counted(found.schedule.preemptions, "preemption"),
         );
         if let Ended::Deadlock(who) = &found.ended {
-            for line in who.lines() {
-                out.push_str(&format!("  {}\n", text::plain(line)));
-            }
+            out.push_str(&lines::deadlock(who, found.explained.as_ref()));
         }
         for line in last_lines(&found.stderr) {
             out.push_str(&format!("  | {line}\n"));
@@ -214,13 +240,13 @@ impl Screen<'_> {
         let row = |what: &str, command: String| format!("  {what:9}{command}\n");
         out.push_str(&row("replay", format!("clew replay {name}")));
         out.push_str(&row("debug", format!("clew debug {name}")));
-        out.push_str(&row("again", self.command(found)));
+        out.push_str(&row("again", self.command(&found.plan.options())));
         out
     }
 
-    /// The command that makes the same run once more.
-    fn command(&self, found: &Found) -> String {
-        let options = found.plan.options().join(" ");
+    /// The command that makes a run once more.
+    fn command(&self, options: &[String]) -> String {
+        let options = text::command(options);
         let words = self.settings.runner.program.iter();
         let words: Vec<String> = words
             .map(|word| word.to_string_lossy().into_owned())
@@ -230,7 +256,7 @@ impl Screen<'_> {
 
     fn end(&self, report: &Report) {
         if self.json {
-            let json = serde_json::to_string(&self.facts(report)).unwrap_or_default();
+            let json = serde_json::to_string(&Facts::of(report)).unwrap_or_default();
             return text::print(&format!("{json}\n"));
         }
         let tally = &report.tally;
@@ -262,77 +288,6 @@ impl Screen<'_> {
             );
         }
     }
-
-    fn facts(&self, report: &Report) -> Facts {
-        let found = |found: &Found| FoundFacts {
-            name: found.name.clone(),
-            folder: found.folder.to_string_lossy().into_owned(),
-            run: found.run,
-            after_runs: found.after,
-            why: found.why.clone(),
-            ended: found.ended.to_string(),
-            deadlock: match &found.ended {
-                Ended::Deadlock(who) => Some(who.clone()),
-                _ => None,
-            },
-            preemptions: found.schedule.preemptions,
-            options: found.plan.options(),
-        };
-        Facts {
-            runs: report.tally.runs,
-            failed: report.tally.failed,
-            seconds: report.tally.elapsed.as_secs_f64(),
-            length: report.tally.length,
-            threads: report.tally.threads,
-            orders: report.tally.coverage.map(|coverage| Orders {
-                seen: coverage.seen,
-                tried: coverage.tried,
-                untested: coverage.untested,
-            }),
-            stopped: match report.stopped {
-                Stopped::Kept => "kept",
-                Stopped::Runs => "runs",
-                Stopped::Time => "time",
-                Stopped::Interrupted => "interrupted",
-            },
-            found: report.found.iter().map(found).collect(),
-        }
-    }
-}
-
-/// What `--json` prints.
-#[derive(Serialize)]
-struct Facts {
-    runs: u64,
-    failed: u64,
-    seconds: f64,
-    /// Work of the threads in an ordinary run, in ticks.
-    length: Option<u64>,
-    threads: u64,
-    /// Of accesses, for --sched idiom.
-    orders: Option<Orders>,
-    stopped: &'static str,
-    found: Vec<FoundFacts>,
-}
-
-#[derive(Serialize)]
-struct Orders {
-    seen: usize,
-    tried: usize,
-    untested: usize,
-}
-
-#[derive(Serialize)]
-struct FoundFacts {
-    name: String,
-    folder: String,
-    run: u64,
-    after_runs: u64,
-    why: String,
-    ended: String,
-    deadlock: Option<String>,
-    preemptions: u64,
-    options: Vec<String>,
 }
 
 /// Orders of accesses, for hunts that look at them.

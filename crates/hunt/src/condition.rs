@@ -60,6 +60,11 @@ impl Condition {
         ]
     }
 
+    /// Whether it is about how a run ends, not about what it prints.
+    pub fn is_about_end(&self) -> bool {
+        !matches!(self, Condition::Output(_) | Condition::Command(_))
+    }
+
     /// Why this run failed, if it did.
     pub fn holds(&self, outcome: &Outcome) -> Result<Option<String>, String> {
         let ended = match (self, &outcome.ended) {

@@ -11,10 +11,12 @@ use std::time::{Duration, Instant};
 use clew_recording::folder::Recordings;
 use clew_recording::meta::Meta;
 
+use crate::explain::{self, Explained};
 use crate::guard::Guard;
 use crate::idiom::Guide;
 use crate::idiom::explore::Coverage;
 use crate::measure::{self, Schedule};
+use crate::minimize::{self, Minimized, minimize};
 use crate::run::{Ended, Outcome, Runner};
 use crate::strategy::{Plan, Shard, Strategy};
 use crate::{Condition, HuntError};
@@ -26,6 +28,8 @@ const LEAST_TIMEOUT: Duration = Duration::from_secs(2);
 const LEAST_LED_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often there are news although nothing happened.
 const BEAT: Duration = Duration::from_millis(200);
+/// A deadlock's lines are left out if it takes longer to tell them.
+const EXPLAIN: Duration = Duration::from_secs(10);
 /// Folders of runs begin with this, then come the hunt's pid and the run's number. Names with a dot in front aren't
 /// recordings yet.
 const PREFIX: &str = ".hunt-";
@@ -47,6 +51,8 @@ pub struct Settings {
     pub timeout: Option<Duration>,
     /// The hunt ends when so many recordings were kept.
     pub keep: usize,
+    /// What is kept is minimized, with at most so many runs for each.
+    pub minimize: Option<u64>,
 }
 
 /// A run that failed, and its recording.
@@ -58,12 +64,17 @@ pub struct Found {
     pub after: u64,
     pub plan: Plan,
     pub why: String,
+    /// The number of the condition that held.
+    pub condition: usize,
     pub ended: Ended,
     pub name: String,
     pub folder: PathBuf,
     pub schedule: Schedule,
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
+    /// For a deadlock: its lines, or why there are none.
+    pub explained: Option<Result<Explained, String>>,
+    pub minimized: Option<Minimized>,
 }
 
 /// How far it has come.
@@ -84,6 +95,9 @@ pub struct Tally {
 pub enum News<'a> {
     Progress(&'a Tally),
     Found(&'a Found),
+    Minimizing(&'a minimize::Progress),
+    /// What came of minimizing is in it.
+    Minimized(&'a Found),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,12 +123,13 @@ struct Done {
     plan: Plan,
     folder: Folder,
     outcome: Outcome,
-    why: Option<String>,
+    /// The condition that held, and what it says.
+    why: Option<(usize, String)>,
 }
 
 /// A run's folder, removed unless it is kept.
-struct Folder {
-    path: PathBuf,
+pub(crate) struct Folder {
+    pub path: PathBuf,
     kept: bool,
 }
 
@@ -153,29 +168,40 @@ pub fn hunt(
         started: Instant::now(),
         next: AtomicU64::new(0),
     };
-    hunt.go(watch)
+    let (mut report, timeout) = hunt.go(watch)?;
+    if let Some(most) = settings.minimize {
+        for found in &mut report.found {
+            // What was found stays found.
+            let minimized = minimize(&hunt, found, most, timeout, watch);
+            let minimized = minimized.unwrap_or_else(|why| Minimized::Failed(why.to_string()));
+            found.minimized = Some(minimized);
+            watch(News::Minimized(found));
+        }
+    }
+    Ok(report)
 }
 
-struct Hunt<'a> {
-    settings: &'a Settings,
+pub(crate) struct Hunt<'a> {
+    pub settings: &'a Settings,
     /// The user's wish, and everybody's knowledge that it is over.
     stop: &'a AtomicBool,
     over: AtomicBool,
-    guard: Guard,
+    pub guard: Guard,
     prefix: String,
-    started: Instant,
+    pub started: Instant,
     next: AtomicU64,
 }
 
 impl Hunt<'_> {
-    fn go(&self, watch: &mut dyn FnMut(News)) -> Result<Report, HuntError> {
+    /// Also the time limit of the runs.
+    fn go(&self, watch: &mut dyn FnMut(News)) -> Result<(Report, Option<Duration>), HuntError> {
         let mut report = Report {
             tally: Tally::default(),
             found: Vec::new(),
             stopped: Stopped::Interrupted,
         };
         let Some((timeout, guide)) = self.first(&mut report, watch)? else {
-            return Ok(report);
+            return Ok((report, None));
         };
         let guide = guide.as_ref();
         let mut ended = self.is_over(&report);
@@ -199,7 +225,7 @@ impl Hunt<'_> {
         }
         report.stopped = ended.unwrap_or(Stopped::Interrupted);
         report.tally.elapsed = self.started.elapsed();
-        Ok(report)
+        Ok((report, timeout))
     }
 
     fn guide(&self, ordinary: &Path) -> Result<Option<Guide<'_>>, HuntError> {
@@ -300,25 +326,14 @@ impl Hunt<'_> {
         plan: Plan,
         timeout: Option<Duration>,
     ) -> Result<Option<Done>, HuntError> {
-        let path = self
-            .settings
-            .place
-            .dir()
-            .join(format!("{}{run}", self.prefix));
-        let folder = Folder { path, kept: false };
+        let folder = self.folder(&run.to_string());
         let stop = || self.ends();
-        let runner = &self.settings.runner;
-        let outcome = runner.run(&plan, &folder.path, timeout, &self.guard, &stop)?;
+        let (runner, options) = (&self.settings.runner, plan.options());
+        let outcome = runner.run(&options, &folder.path, timeout, &self.guard, &stop)?;
         let Some(outcome) = outcome else {
             return Ok(None);
         };
-        let mut why = None;
-        for condition in &self.settings.conditions {
-            why = condition.holds(&outcome).map_err(HuntError::Bad)?;
-            if why.is_some() {
-                break;
-            }
-        }
+        let why = self.why(&outcome)?;
         Ok(Some(Done {
             run,
             plan,
@@ -326,6 +341,30 @@ impl Hunt<'_> {
             outcome,
             why,
         }))
+    }
+
+    /// A folder beside the recordings that goes unless it is kept.
+    pub fn folder(&self, name: &str) -> Folder {
+        let dir = self.settings.place.dir();
+        Folder {
+            path: dir.join(format!("{}{name}", self.prefix)),
+            kept: false,
+        }
+    }
+
+    /// The condition by which a run failed, and what it says.
+    pub fn why(&self, outcome: &Outcome) -> Result<Option<(usize, String)>, HuntError> {
+        for (n, condition) in self.settings.conditions.iter().enumerate() {
+            if let Some(why) = condition.holds(outcome).map_err(HuntError::Bad)? {
+                return Ok(Some((n, why)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// By the user.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 
     /// Takes what the jobs have done until it is enough.
@@ -381,7 +420,7 @@ impl Hunt<'_> {
         watch: &mut dyn FnMut(News),
     ) -> Result<(), HuntError> {
         report.tally.runs += 1;
-        let Some(why) = done.why else {
+        let Some((condition, why)) = done.why else {
             return Ok(());
         };
         report.tally.failed += 1;
@@ -396,17 +435,24 @@ impl Hunt<'_> {
         plan.keep_script(&folder)
             .map_err(HuntError::io("keeping the schedule"))?;
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        let explained = matches!(done.outcome.ended, Ended::Deadlock(_)).then(|| {
+            let (exe, stop) = (&self.settings.runner.exe, || self.is_stopped());
+            explain::ask(exe, &folder, 0, EXPLAIN, &self.guard, &stop)
+        });
         let found = Found {
             run: done.run,
             after: report.tally.runs,
             plan,
             why,
+            condition,
             ended: done.outcome.ended,
             name: name.into_owned(),
             folder,
             schedule,
             stdout: done.outcome.stdout,
             stderr: done.outcome.stderr,
+            explained,
+            minimized: None,
         };
         let best = &mut report.tally.best;
         if best
@@ -422,7 +468,7 @@ impl Hunt<'_> {
     }
 
     /// Gives a run's folder the name of a recording.
-    fn keep(&self, temporary: &mut Folder) -> Result<PathBuf, HuntError> {
+    pub fn keep(&self, temporary: &mut Folder) -> Result<PathBuf, HuntError> {
         let place = &self.settings.place;
         let from = temporary.path.clone();
         let failed = |path: &Path, why: String| HuntError::Recording {

@@ -5,10 +5,12 @@
 #![forbid(unsafe_code)]
 
 pub mod condition;
+pub mod explain;
 pub mod guard;
 pub mod hunt;
 pub mod idiom;
 pub mod measure;
+pub mod minimize;
 pub mod run;
 pub mod strategy;
 pub mod turns;

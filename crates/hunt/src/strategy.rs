@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use crate::minimize::SCHEDULE;
+
 /// How the runs of a hunt differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
@@ -32,9 +34,6 @@ pub struct Plan {
     /// A file with the turns to follow, instead of all that but chaos.
     pub script: Option<PathBuf>,
 }
-
-/// What a recording calls the schedule that it was made with.
-const SCRIPT: &str = "schedule.txt";
 
 /// What of all runs is this hunt's part: runs whose number leaves `index` when divided by `of`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +138,7 @@ impl Plan {
     }
 
     /// Follows the turns in that file.
-    pub fn following(script: PathBuf, chaos: Option<&str>) -> Plan {
+    pub fn with_script(script: PathBuf, chaos: Option<&str>) -> Plan {
         Plan {
             chaos: chaos.map(str::to_owned),
             script: Some(script),
@@ -150,29 +149,29 @@ impl Plan {
     /// Puts a copy of the turns that it follows, if any, into a recording's folder, and follows those.
     pub fn keep_script(&mut self, folder: &Path) -> io::Result<()> {
         if let Some(script) = &mut self.script {
-            let copy = folder.join(SCRIPT);
+            let copy = folder.join(SCHEDULE);
             std::fs::copy(&script, &copy)?;
             *script = copy;
         }
         Ok(())
     }
 
+    /// The options for a run that follows a schedule, with the same chaos.
+    pub fn following(&self, script: &std::path::Path) -> Vec<String> {
+        let mut words = vec!["--script".into(), script.to_string_lossy().into_owned()];
+        if let Some(chaos) = &self.chaos {
+            words.extend(["--seed".into(), self.seed.to_string()]);
+            words.push(format!("--chaos={chaos}"));
+        }
+        words
+    }
+
     /// The options of `clew record` (and `clew run`) for it.
     pub fn options(&self) -> Vec<String> {
-        let mut words = Vec::new();
-        let chaos = self.chaos.as_ref().map(|what| format!("--chaos={what}"));
         if let Some(script) = &self.script {
-            words.extend(["--script".into(), script.display().to_string()]);
-            // What chaos does follows from the seed, too.
-            words.extend(
-                chaos
-                    .iter()
-                    .flat_map(|_| ["--seed".into(), self.seed.to_string()]),
-            );
-            words.extend(chaos);
-            return words;
+            return self.following(script);
         }
-        words.extend(["--sched".into(), self.sched.into()]);
+        let mut words = vec!["--sched".into(), self.sched.into()];
         let mut option = |name: &str, value: Option<String>| {
             if let Some(value) = value {
                 words.extend([name.into(), value]);
@@ -181,7 +180,7 @@ impl Plan {
         option("--seed", Some(self.seed.to_string()));
         option("--depth", self.depth.map(|depth| depth.to_string()));
         option("--length", self.length.map(|length| length.to_string()));
-        words.extend(chaos);
+        words.extend(self.chaos.as_ref().map(|what| format!("--chaos={what}")));
         words
     }
 }
@@ -229,9 +228,9 @@ mod tests {
 
     #[test]
     fn a_plan_with_turns_of_its_own() {
-        let plan = Plan::following("/x/1.txt".into(), None);
+        let plan = Plan::with_script("/x/1.txt".into(), None);
         assert_eq!(plan.options(), ["--script", "/x/1.txt"]);
-        let plan = Plan::following("/x/1.txt".into(), Some("wakes"));
+        let plan = Plan::with_script("/x/1.txt".into(), Some("wakes"));
         let words = "--script /x/1.txt --seed 1 --chaos=wakes";
         assert_eq!(plan.options().join(" "), words);
     }

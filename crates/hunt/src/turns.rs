@@ -146,7 +146,7 @@ fn is_vfork(call: &Call) -> bool {
 }
 
 /// Sees the turns of a stream.
-struct Turns {
+pub(crate) struct Turns {
     turns: Vec<Turn>,
     current: ThreadId,
     points: HashMap<ThreadId, Point>,
@@ -160,7 +160,7 @@ struct Turns {
 }
 
 impl Turns {
-    fn new(current: ThreadId) -> Turns {
+    pub(crate) fn new(current: ThreadId) -> Turns {
         Turns {
             turns: Vec::new(),
             current,
@@ -173,7 +173,7 @@ impl Turns {
     }
 
     /// False if the event isn't the process's own.
-    fn event(&mut self, event: &Event) -> bool {
+    pub(crate) fn event(&mut self, event: &Event) -> bool {
         if self.is_borrowed(event) {
             return false;
         }
@@ -262,8 +262,13 @@ impl Turns {
         self.turns.push(Turn { thread, end });
     }
 
+    /// The turns that have ended.
+    pub(crate) fn so_far(&self) -> &[Turn] {
+        &self.turns
+    }
+
     /// The turns; the last ends with the process.
-    fn finish(mut self) -> Vec<Turn> {
+    pub(crate) fn finish(mut self) -> Vec<Turn> {
         if self.moved {
             self.end(End::Free);
         }

@@ -22,6 +22,7 @@ if the program can't be recorded.
 Examples:
   clew hunt ./test
   clew hunt --runs 5000 --jobs 8 --keep 3 -- ./test --filter queue
+  clew hunt --minimize ./test                           the fewest preemptions that make it fail
   clew hunt --time 10m --fail-if 'output=lost [1-9]' ./server-test
   clew hunt --shard 3/20 --seed 1 --time 30m ./test     one of twenty machines";
 
@@ -66,6 +67,12 @@ pub struct Hunt {
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub keep: u64,
 
+    /// Run what was found again with fewer and fewer preemptions, and show the lines where those are that it needs; with at
+    /// most N more runs for each (default: 500)
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true,
+        default_missing_value = "500", value_parser = clap::value_parser!(u64).range(1..))]
+    pub minimize: Option<u64>,
+
     /// Make the I-th of N parts of all runs; parts have different schedules
     #[arg(long, value_name = "I/N", default_value = "1/1", value_parser = str::parse::<Shard>)]
     pub shard: Shard,
@@ -100,6 +107,13 @@ pub enum Sched {
 pub struct Guard {
     pub dir: std::path::PathBuf,
     pub prefix: String,
+}
+
+#[derive(Debug, Args)]
+pub struct ExplainRun {
+    pub folder: std::path::PathBuf,
+    /// So many preemptions at most
+    pub most: usize,
 }
 
 /// `90`, `90s`, `1.5m`, `2h`, `500ms`.
