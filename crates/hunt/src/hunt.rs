@@ -231,7 +231,9 @@ impl Hunt<'_> {
     fn guide(&self, ordinary: &Path) -> Result<Option<Guide<'_>>, HuntError> {
         let dir = self.settings.place.dir();
         let dir = dir.join(format!("{}orders", self.prefix));
-        Guide::new(self.settings, &self.guard, dir, ordinary, &|| self.ends())
+        let late = |time| self.started.elapsed() >= time;
+        let is_over = || self.ends() || self.settings.time.is_some_and(late);
+        Guide::new(self.settings, &self.guard, dir, ordinary, &is_over)
     }
 
     /// Whether runs are to be given up.
