@@ -192,6 +192,9 @@ pub(crate) struct Hunt<'a> {
     next: AtomicU64,
 }
 
+/// What the first run gives the others: their time limit, and what leads them.
+type Begun<'a> = (Option<Duration>, Option<Guide<'a>>);
+
 impl Hunt<'_> {
     /// Also the time limit of the runs.
     fn go(&self, watch: &mut dyn FnMut(News)) -> Result<(Report, Option<Duration>), HuntError> {
@@ -241,12 +244,12 @@ impl Hunt<'_> {
         self.stop.load(Ordering::Relaxed) || self.over.load(Ordering::Relaxed)
     }
 
-    /// An ordinary run: shows how long the program is. The time limit of the others, and what leads them; None if it was stopped.
+    /// An ordinary run: shows how long the program is. None if it was stopped.
     fn first(
         &self,
         report: &mut Report,
         watch: &mut dyn FnMut(News),
-    ) -> Result<Option<(Option<Duration>, Option<Guide<'_>>)>, HuntError> {
+    ) -> Result<Option<Begun<'_>>, HuntError> {
         let settings = self.settings;
         let mut plan = Plan::ordinary();
         plan.chaos.clone_from(&settings.chaos);
