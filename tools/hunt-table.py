@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures how many runs `clew hunt` needs for each bug in tests/guests/bugs, and prints the table of docs/hunt.md.
 
-    tools/hunt-table.py [--clew PATH] [--seeds 20] [--other-seeds 5] [--native 1000]
+    tools/hunt-table.py [--clew PATH] [--seeds 20] [--other-seeds 5] [--native 1000] [--only STRATEGY]...
 
 A cell is the median number of runs to the first failure over the seeds, and how many seeds found it within 200 runs if not all.
 """
@@ -65,20 +65,29 @@ def main():
     arguments.add_argument("--seeds", type=int, default=20)
     arguments.add_argument("--other-seeds", type=int, default=5)
     arguments.add_argument("--native", type=int, default=1000)
+    arguments.add_argument("--only", action="append", metavar="STRATEGY", help="such columns alone; also: plain")
     line = arguments.parse_args()
     strategies = [
         ("mixed", [], line.seeds),
         ("random", ["--sched", "random"], line.other_seeds),
         ("pct", ["--sched", "pct"], line.other_seeds),
         ("pct, depth 100", ["--sched", "pct", "--depth", "100"], line.other_seeds),
+        ("idiom", ["--sched", "idiom"], line.other_seeds),
         ("chaos", ["--sched", "chaos"], line.other_seeds),
     ]
-    print("| bug | plain runs that fail | " + " | ".join(name for name, _, _ in strategies) + " |")
-    print("|---|---|" + "---|" * len(strategies), flush=True)
+    plain = not line.only or "plain" in line.only
+    if line.only:
+        unknown = set(line.only) - {"plain"} - {name for name, _, _ in strategies}
+        if unknown:
+            arguments.error(f"no such column: {', '.join(sorted(unknown))}")
+        strategies = [strategy for strategy in strategies if strategy[0] in line.only]
+    columns = ["plain runs that fail"] * plain + [name for name, _, _ in strategies]
+    print("| bug | " + " | ".join(columns) + " |")
+    print("|---|" + "---|" * len(columns), flush=True)
     pool = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
     with tempfile.TemporaryDirectory() as folder:
         for program in build(pathlib.Path(folder)):
-            cells = [native(program, line.native)]
+            cells = [native(program, line.native)] if plain else []
             for _, options, seeds in strategies:
                 one = lambda seed: hunt(line.clew, program, seed, options)
                 cells.append(cell(list(pool.map(one, range(1, seeds + 1)))))

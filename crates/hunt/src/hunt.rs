@@ -24,6 +24,8 @@ use crate::{Condition, HuntError};
 /// Without a time limit for runs they get so much longer than the first took, and at least this.
 const PATIENCE: u32 = 20;
 const LEAST_TIMEOUT: Duration = Duration::from_secs(2);
+/// Runs with a schedule of their own may poll for long before somebody else gets a turn.
+const LEAST_LED_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often there are news although nothing happened.
 const BEAT: Duration = Duration::from_millis(200);
 /// A deadlock's lines are left out if it takes longer to tell them.
@@ -190,6 +192,9 @@ pub(crate) struct Hunt<'a> {
     next: AtomicU64,
 }
 
+/// What the first run gives the others: their time limit, and what leads them.
+type Begun<'a> = (Duration, Option<Guide<'a>>);
+
 impl Hunt<'_> {
     /// Also the time limit of the runs.
     fn go(&self, watch: &mut dyn FnMut(News)) -> Result<(Report, Option<Duration>), HuntError> {
@@ -229,7 +234,9 @@ impl Hunt<'_> {
     fn guide(&self, ordinary: &Path) -> Result<Option<Guide<'_>>, HuntError> {
         let dir = self.settings.place.dir();
         let dir = dir.join(format!("{}orders", self.prefix));
-        Guide::new(self.settings, &self.guard, dir, ordinary, &|| self.ends())
+        let late = |time| self.started.elapsed() >= time;
+        let is_over = || self.ends() || self.settings.time.is_some_and(late);
+        Guide::new(self.settings, &self.guard, dir, ordinary, &is_over)
     }
 
     /// Whether runs are to be given up.
@@ -237,12 +244,12 @@ impl Hunt<'_> {
         self.is_stopped() || self.over.load(Ordering::Relaxed)
     }
 
-    /// An ordinary run: shows how long the program is. The time limit of the others, and what leads them; None if it was stopped.
+    /// An ordinary run: shows how long the program is. None if it was stopped.
     fn first(
         &self,
         report: &mut Report,
         watch: &mut dyn FnMut(News),
-    ) -> Result<Option<(Duration, Option<Guide<'_>>)>, HuntError> {
+    ) -> Result<Option<Begun<'_>>, HuntError> {
         let settings = self.settings;
         let mut plan = Plan::ordinary();
         plan.chaos.clone_from(&settings.chaos);
@@ -257,7 +264,11 @@ impl Hunt<'_> {
         let took = done.outcome.took;
         let guide = self.guide(&done.folder.path)?;
         self.judge(done, report, watch)?;
-        let usual = (took * PATIENCE).max(LEAST_TIMEOUT);
+        let least = match guide {
+            Some(_) => LEAST_LED_TIMEOUT,
+            None => LEAST_TIMEOUT,
+        };
+        let usual = (took * PATIENCE).max(least);
         Ok(Some((settings.timeout.unwrap_or(usual), guide)))
     }
 

@@ -161,28 +161,26 @@ impl Plan {
     /// The options of `clew record` (and `clew run`) for it.
     pub fn options(&self) -> Vec<String> {
         let mut words = Vec::new();
-        let chaos = self.chaos.as_ref().map(|what| format!("--chaos={what}"));
-        if let Some(script) = &self.script {
-            words.extend(["--script".into(), script.display().to_string()]);
-            // What chaos does follows from the seed, too.
-            words.extend(
-                chaos
-                    .iter()
-                    .flat_map(|_| ["--seed".into(), self.seed.to_string()]),
-            );
-            words.extend(chaos);
-            return words;
-        }
-        words.extend(["--sched".into(), self.sched.into()]);
         let mut option = |name: &str, value: Option<String>| {
             if let Some(value) = value {
                 words.extend([name.into(), value]);
             }
         };
-        option("--seed", Some(self.seed.to_string()));
-        option("--depth", self.depth.map(|depth| depth.to_string()));
-        option("--length", self.length.map(|length| length.to_string()));
-        words.extend(chaos);
+        match &self.script {
+            Some(script) => {
+                option("--script", Some(script.to_string_lossy().into_owned()));
+                // Only what chaos does follows from the seed then.
+                let seed = self.chaos.as_ref().map(|_| self.seed.to_string());
+                option("--seed", seed);
+            }
+            None => {
+                option("--sched", Some(self.sched.into()));
+                option("--seed", Some(self.seed.to_string()));
+                option("--depth", self.depth.map(|depth| depth.to_string()));
+                option("--length", self.length.map(|length| length.to_string()));
+            }
+        }
+        words.extend(self.chaos.as_ref().map(|what| format!("--chaos={what}")));
         words
     }
 }

@@ -1,5 +1,6 @@
 //! Hunts: every bug in `guests/bugs` is found, what was found replays, and nothing else is left behind.
 
+mod idiom;
 mod minimize;
 
 use std::fs;
@@ -34,6 +35,7 @@ fn main() {
     trials.push(Trial::test("timeout", timeout));
     trials.push(Trial::test("errors", errors));
     trials.push(Trial::test("chaos", chaos));
+    trials.extend(idiom::trials());
     trials.extend(minimize::trials());
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
