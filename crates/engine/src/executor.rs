@@ -59,15 +59,17 @@ impl Executor {
 
     /// Runs translated code of the current thread until it leaves the cache.
     fn enter(&mut self) -> Exit {
-        self.nothing_happened();
         if self.gs.regs.rflags & trap_flag::TRAP_FLAG != 0 {
             return self.enter_trapping();
         }
         if self.lockstep.is_some() {
+            self.nothing_happened();
             return lockstep::enter(self);
         }
         let exit = self.code.enter(self.gs, &mut self.memory, &mut self.stats);
+        // Otherwise nothing has run, and the thread is where it was.
         if exit != Exit::Attention {
+            self.nothing_happened();
             self.threads.steps = 0;
         }
         exit
@@ -82,9 +84,13 @@ impl Executor {
                 self.settle(&outcome);
             }
             Exit::Budget => self.budget_spent(),
-            Exit::Emulate if self.recording() => self.recorded_instruction(),
             Exit::Emulate => {
-                kernel::emulate::instruction(self);
+                self.count_answer();
+                if self.recording() {
+                    self.recorded_instruction();
+                } else {
+                    kernel::emulate::instruction(self);
+                }
             }
             Exit::Fault => self.fault(),
             // Links, indirect misses and stale heads are the cache's own business: `enter` answers

@@ -10,6 +10,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use clew_recording::event::StreamId;
+use clew_recording::reader::StreamInfo;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +36,8 @@ const LONGEST: u64 = 16 << 20;
 /// What is known of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explained {
+    /// Options of `clew debug` for the program that it is about, if that isn't the one that it shows by itself.
+    pub program: Vec<String>,
     /// In order, the first ones if there are very many.
     pub preemptions: Vec<Preemption>,
     /// How many there are in all.
@@ -127,10 +131,31 @@ pub fn explain(
         None => Vec::new(),
     };
     Ok(Explained {
+        program: program(recording.streams(), story.stream),
         preemptions,
         all_preemptions,
         deadlock,
     })
+}
+
+/// How to choose a stream: `clew debug` shows the last program of the first process.
+fn program(streams: &[StreamInfo], stream: StreamId) -> Vec<String> {
+    let mut words = Vec::new();
+    let Some(chosen) = streams.iter().find(|info| info.id == stream) else {
+        return words;
+    };
+    let pid = chosen.start.pid;
+    if streams.first().is_some_and(|first| first.start.pid != pid) {
+        words.extend(["--pid".into(), pid.to_string()]);
+    }
+    let of_pid = streams.iter().filter(|info| info.start.pid == pid);
+    let of_pid: Vec<StreamId> = of_pid.map(|info| info.id).collect();
+    if of_pid.last() != Some(&stream)
+        && let Some(n) = of_pid.iter().position(|&id| id == stream)
+    {
+        words.extend(["--exec".into(), (n + 1).to_string()]);
+    }
+    words
 }
 
 /// Has a child [explain] a recording. In words why not, if it can't within that time or the hunt is stopped.

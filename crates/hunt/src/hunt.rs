@@ -165,7 +165,10 @@ pub fn hunt(
     let (mut report, timeout) = hunt.go(watch)?;
     if let Some(most) = settings.minimize {
         for found in &mut report.found {
-            found.minimized = Some(minimize(&hunt, found, most, timeout, watch)?);
+            // What was found stays found.
+            let minimized = minimize(&hunt, found, most, timeout, watch);
+            let minimized = minimized.unwrap_or_else(|why| Minimized::Failed(why.to_string()));
+            found.minimized = Some(minimized);
             watch(News::Minimized(found));
         }
     }

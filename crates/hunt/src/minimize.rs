@@ -21,7 +21,7 @@ use crate::{HuntError, measure, turns};
 
 pub mod shrink;
 
-use shrink::{Order, Tried, Trier, shrink, truer};
+use shrink::{Order, Tried, Trier, alone, shrink, truer};
 
 /// The schedule's name in the folder of its recording.
 pub const SCHEDULE: &str = "schedule.txt";
@@ -34,6 +34,8 @@ const OTHER_ORDERS: [Order; 4] = [
     Order::Mixed(2),
     Order::Mixed(3),
 ];
+/// Before that, so many of its preemptions are tried alone.
+const ALONE: usize = 100;
 /// How often there are news although nothing happened.
 const BEAT: Duration = Duration::from_millis(200);
 /// Lines are left out if it takes longer to tell them.
@@ -51,6 +53,8 @@ pub enum Minimized {
     },
     /// It ended before anything was known.
     Stopped(Stopped),
+    /// Runs can't be made any more, or not be read; why.
+    Failed(String),
 }
 
 /// A recording with as few preemptions as could be found.
@@ -303,6 +307,15 @@ impl Runs<'_, '_> {
         // Some are needed to see whether it fails again.
         let most = self.most;
         self.most = most.saturating_sub(TRIES as u64);
+        if best.preemptions() > 1 {
+            let alone = alone(whole, ALONE);
+            match self.first(&alone) {
+                Ok(Some((n, recorded))) => *best = truer(alone[n].clone(), recorded),
+                Ok(None) | Err(Halt::Stopped(_)) => {}
+                Err(Halt::Failed(error)) => return Err(error),
+            }
+            self.progress.preemptions = best.preemptions() as u64;
+        }
         for order in OTHER_ORDERS {
             if best.preemptions() < 2 {
                 break;

@@ -1,10 +1,9 @@
 //! The schedule of a recorded run. In: a recording. Out: whose turns followed each other and where each of them ended, as
 //! a script that `clew record --script` follows.
 //!
-//! A turn that ends because the thread waits, ends or gives way is free to do so again; any other ends at a point of the
-//! thread's life. Points know of ticks, calls and single steps. Behind an instruction that the engine answered, or a
-//! signal, steps are counted from there in a recording: the point is then so many steps behind the tick or call before it,
-//! which is near.
+//! A turn that ends because the thread waits, ends or gives way by a call is free to do so again; any other ends at a
+//! point of the thread's life. Points know of ticks, calls and single steps. Behind a signal, steps are counted from there
+//! in a recording: the point is then so many steps behind the tick or call before it, which is near.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -50,8 +49,9 @@ pub(crate) fn read(folder: &Path) -> Result<(Schedule, Script), HuntError> {
         // A torn end: what there is will do.
         while let Ok(Some(record)) = reader.next() {
             if let Record::Event(event) = record {
-                work.count(&event);
-                turns.event(&event);
+                if turns.event(&event) {
+                    work.count(&event);
+                }
                 children.event(&event, &mut family);
             }
         }
@@ -154,8 +154,6 @@ pub(crate) struct Turns {
     several: bool,
     /// The current thread has done something since its last turn ended.
     moved: bool,
-    /// The last that it did was to give way.
-    gave_way: bool,
     /// Children that have borrowed the memory: the process waits for them.
     borrowers: Vec<ThreadId>,
     borrows: bool,
@@ -169,15 +167,15 @@ impl Turns {
             points: HashMap::new(),
             several: false,
             moved: false,
-            gave_way: false,
             borrowers: Vec::new(),
             borrows: false,
         }
     }
 
-    pub(crate) fn event(&mut self, event: &Event) {
+    /// False if the event isn't the process's own.
+    pub(crate) fn event(&mut self, event: &Event) -> bool {
         if self.is_borrowed(event) {
-            return;
+            return false;
         }
         let place = summary::place(event);
         let point = self.points.entry(self.current).or_default();
@@ -186,15 +184,12 @@ impl Turns {
             (point.calls, point.steps) = (0, 0);
         }
         point.steps = point.steps.saturating_add(place.steps);
-        let moves = place.ticks != 0 || place.steps != 0;
-        self.moved |= moves;
-        self.gave_way &= !moves;
+        self.moved |= place.ticks != 0 || place.steps != 0;
         match *event {
             Event::Call(call) => {
                 point.calls = point.calls.saturating_add(1);
                 point.steps = 0;
                 self.moved = true;
-                self.gave_way = false;
                 if is_vfork(&call) {
                     self.borrows = true;
                 } else if call.end == CallEnd::Waits || call.nr == SCHED_YIELD {
@@ -204,24 +199,27 @@ impl Turns {
             }
             Event::Instruction { what, .. } => {
                 self.moved = true;
-                self.gave_way = matches!(what, Instruction::Quiet { .. });
+                // Those that were passed before it weren't told.
+                let passed = match what {
+                    Instruction::Quiet { passed } => passed,
+                    _ => 0,
+                };
+                point.calls = point.calls.saturating_add(passed.saturating_add(1));
+                point.steps = 0;
             }
             Event::NewThread { .. } => self.several = true,
             Event::EndedThread { thread } if thread == self.current => self.end(End::Free),
             Event::Switched { to, .. } => {
-                let end = match self.gave_way {
-                    true => End::Free,
-                    false => End::At(*point),
-                };
+                let end = End::At(*point);
                 if self.moved {
                     self.end(end);
                 }
                 self.current = to;
-                self.gave_way = false;
             }
             Event::Exec { .. } | Event::Exited { .. } | Event::Killed { .. } => self.moved = true,
             _ => {}
         }
+        true
     }
 
     /// Whether this is about a child that has borrowed the memory.
@@ -275,5 +273,179 @@ impl Turns {
             self.end(End::Free);
         }
         self.turns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clew_recording::event::Place;
+
+    fn call(ticks: u64, nr: u32, end: CallEnd) -> Event<'static> {
+        Event::Call(Call {
+            ticks,
+            nr,
+            args: [0; 6],
+            end,
+            output: None,
+        })
+    }
+
+    fn returns(ticks: u64) -> Event<'static> {
+        call(ticks, 39, CallEnd::Returned(0))
+    }
+
+    fn switched(ticks: u64, steps: u32, to: ThreadId) -> Event<'static> {
+        Event::Switched {
+            place: Place { ticks, steps },
+            to,
+        }
+    }
+
+    fn new_thread(thread: ThreadId) -> Event<'static> {
+        Event::NewThread { thread, tid: 70 }
+    }
+
+    fn turns(events: &[Event]) -> String {
+        let mut turns = Turns::new(0);
+        for event in events {
+            turns.event(event);
+        }
+        let lines: Vec<String> = turns.finish().iter().map(Turn::to_string).collect();
+        lines.join(", ")
+    }
+
+    const EXITED: Event = Event::Exited {
+        ticks: 1,
+        status: 0,
+    };
+
+    #[test]
+    fn points_are_of_the_threads_own_life() {
+        let quiet = |ticks, passed| Event::Instruction {
+            ticks,
+            what: Instruction::Quiet { passed },
+        };
+        let check = Event::Check {
+            place: Place { ticks: 2, steps: 1 },
+            registers: 0,
+            memory: None,
+        };
+        let found = turns(&[
+            returns(100),
+            new_thread(1),
+            returns(5),
+            returns(0),
+            switched(0, 3, 1),
+            switched(7, 2, 0),
+            // Four steps more at the same call.
+            switched(0, 4, 1),
+            check,
+            switched(0, 5, 0),
+            quiet(1, 2),
+            switched(0, 0, 1),
+            switched(1, 0, 0),
+            EXITED,
+        ]);
+        let expected =
+            "0 at 105+2+3, 1 at 7+0+2, 0 at 105+2+7, 1 at 9+0+6, 0 at 106+3, 1 at 10, 0 free";
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn who_waits_ends_or_yields_is_free() {
+        let found = turns(&[
+            call(1, SCHED_YIELD, CallEnd::Returned(0)),
+            new_thread(1),
+            new_thread(2),
+            call(1, 202, CallEnd::Waits),
+            switched(0, 0, 1),
+            call(3, SCHED_YIELD, CallEnd::Returned(0)),
+            switched(0, 0, 2),
+            call(4, 60, CallEnd::Replaced),
+            Event::EndedThread { thread: 2 },
+            switched(0, 0, 1),
+            // Nobody else could run.
+            call(1, 202, CallEnd::Waits),
+            Event::Resumed { result: Some(0) },
+            switched(2, 0, 0),
+            Event::Resumed { result: Some(0) },
+            EXITED,
+        ]);
+        assert_eq!(found, "0 free, 1 free, 2 free, 1 free, 1 at 6, 0 free");
+    }
+
+    #[test]
+    fn who_does_nothing_has_no_turn() {
+        let found = turns(&[
+            new_thread(1),
+            switched(5, 0, 1),
+            switched(0, 0, 0),
+            switched(2, 0, 1),
+            EXITED,
+        ]);
+        assert_eq!(found, "0 at 7, 1 free");
+    }
+
+    #[test]
+    fn children_that_borrow_the_memory_have_no_turns() {
+        let mut events = vec![
+            call(3, 58, CallEnd::Waits),
+            new_thread(1),
+            switched(0, 0, 1),
+            returns(50),
+            Event::Exec { ticks: 4 },
+            Event::EndedThread { thread: 1 },
+            switched(0, 0, 0),
+            Event::Resumed { result: Some(70) },
+            new_thread(2),
+            switched(2, 0, 2),
+            EXITED,
+        ];
+        assert_eq!(turns(&events), "0 at 5, 2 free");
+        // One of which has one itself.
+        let inner = [
+            call(1, 56, CallEnd::Waits),
+            new_thread(9),
+            switched(0, 0, 9),
+            returns(8),
+            Event::EndedThread { thread: 9 },
+            switched(0, 0, 1),
+            Event::Resumed { result: Some(70) },
+        ];
+        events.splice(4..4, inner);
+        assert_eq!(turns(&events), "0 at 5, 2 free");
+    }
+
+    #[test]
+    fn the_way_to_a_process() {
+        let mut family = Family::default();
+        let mut first = Children::new(0, 1);
+        let fork = |stream, pid| Event::Forked {
+            ticks: 0,
+            stream,
+            pid,
+        };
+        for event in [
+            fork(2, 20),
+            call(0, 58, CallEnd::Waits),
+            Event::NewThread { thread: 1, tid: 30 },
+            switched(0, 0, 1),
+            fork(3, 31),
+            switched(0, 0, 0),
+            new_thread(2),
+            switched(0, 0, 2),
+            fork(4, 40),
+        ] {
+            first.event(&event, &mut family);
+        }
+        let path = |pid| family.path(1, pid);
+        assert_eq!(path(1), Some(vec![]));
+        assert_eq!(path(20), Some(vec![0]));
+        assert_eq!(path(30), Some(vec![1]));
+        assert_eq!(path(31), Some(vec![1, 0]));
+        assert_eq!(path(40), Some(vec![2]));
+        assert_eq!(path(50), None);
+        assert_eq!((family.first_thread(2), family.first_thread(4)), (0, 2));
     }
 }

@@ -21,7 +21,8 @@ use crate::event::ThreadId;
 
 const HEAD: &str = "clew schedule 1";
 
-/// A point in the life of a thread: so many ticks, then that many system calls, then single instructions.
+/// A point in the life of a thread: so many ticks, then that many calls, then single instructions. Calls are those of the
+/// system, and instructions that the engine carries out (`pause`, `cpuid`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Point {
     pub ticks: u64,

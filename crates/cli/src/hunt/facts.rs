@@ -39,7 +39,7 @@ struct FoundFacts {
 /// Of a run that couldn't be made smaller only `result` and what it tells.
 #[derive(Default, Serialize)]
 struct MinimizedFacts {
-    /// minimal, stopped, not-again.
+    /// minimal, stopped, not-again, error.
     result: &'static str,
     /// runs, time, interrupted.
     stopped: Option<&'static str>,
@@ -57,6 +57,8 @@ struct MinimizedFacts {
     /// And failed so often; if it isn't minimal: with the first run's options.
     failed: Option<u64>,
     options: Option<Vec<String>>,
+    /// Options of `clew debug` for the program whose threads these are.
+    program: Option<Vec<String>>,
     switches: Option<Vec<Preemption>>,
     deadlock_threads: Option<Vec<Waiting>>,
     /// Why there are no lines.
@@ -120,6 +122,11 @@ fn minimized(found: &Found, minimized: &Minimized) -> MinimizedFacts {
             stopped: Some(halted(*stopped)),
             ..MinimizedFacts::default()
         },
+        Minimized::Failed(why) => MinimizedFacts {
+            result: "error",
+            why: Some(why.clone()),
+            ..MinimizedFacts::default()
+        },
     }
 }
 
@@ -144,6 +151,7 @@ fn smaller(found: &Found, smaller: &Smaller) -> MinimizedFacts {
         tried: Some(tried),
         failed: Some(failed),
         options: Some(found.plan.following(&smaller.schedule)),
+        program: explained.map(|explained| explained.program.clone()),
         switches: explained.map(|explained| explained.preemptions.clone()),
         deadlock_threads: explained.and_then(waiting),
         no_lines: smaller.explained.as_ref().err().cloned(),

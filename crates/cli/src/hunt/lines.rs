@@ -93,6 +93,7 @@ pub fn minimized(
         Minimized::Stopped(stopped) => {
             format!("not minimized: {}\n", stopped_text(*stopped))
         }
+        Minimized::Failed(why) => format!("not minimized: {}\n", text::plain(why)),
     }
 }
 
@@ -121,7 +122,7 @@ fn smaller_text(smaller: &Smaller, style: Style, again: &dyn Fn(&Smaller) -> Str
         say(format!("{why}; fewer may be enough"));
     }
     if smaller.preemptions == 0 {
-        say("no thread needs to be interrupted: the order in which they run is enough".into());
+        say("no preemption is needed: the order in which threads run is enough, or any is".into());
     }
     match &smaller.explained {
         Ok(explained) => {
@@ -143,9 +144,12 @@ fn smaller_text(smaller: &Smaller, style: Style, again: &dyn Fn(&Smaller) -> Str
             "followed {tried} times more, this schedule failed {failed} times: it isn't all that matters"
         ));
     }
+    let program = smaller.explained.as_ref().map(|told| &told.program[..]);
+    let mut debug = vec!["clew".into(), "debug".into(), smaller.name.clone()];
+    debug.extend_from_slice(program.unwrap_or_default());
     let mut row = |what: &str, command: String| say(format!("{what:9}{command}"));
     row("replay", format!("clew replay {name}"));
-    row("debug", format!("clew debug {name}"));
+    row("debug", text::command(&debug));
     row("again", again(smaller));
     out
 }
@@ -163,16 +167,15 @@ fn switched(preemption: &Preemption, style: Style) -> Vec<String> {
         source.map(|source| format!("    {}", style.faint(&source)))
     };
     lines.extend(source(&preemption.at));
-    let beginning = match preemption.begins {
-        true => ", which begins",
-        false => "",
-    };
-    lines.push(format!(
-        "to this line of {}{beginning}: {}",
-        text::plain(&who(&preemption.to)),
-        text::plain(&preemption.goes_on.to_string()),
-    ));
-    lines.extend(source(&preemption.goes_on));
+    let (to, goes_on) = (text::plain(&who(&preemption.to)), &preemption.goes_on);
+    let place = text::plain(&goes_on.to_string());
+    lines.push(match (preemption.begins, &goes_on.source) {
+        (true, Some(_)) => format!("to this line of {to}, which begins: {place}"),
+        // It stands in the C library still.
+        (true, None) => format!("to {to}, which begins"),
+        (false, _) => format!("to this line of {to}: {place}"),
+    });
+    lines.extend(source(goes_on));
     lines
 }
 

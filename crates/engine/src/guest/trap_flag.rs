@@ -27,6 +27,7 @@ impl Executor {
             .code
             .step(self.gs, &mut self.memory, &mut self.stats, 1);
         if exit != Exit::Attention {
+            self.nothing_happened();
             self.threads.steps = 0;
         }
         // popf has set the flag as it wants it; the emulation of other values does so too.

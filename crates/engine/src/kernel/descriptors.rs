@@ -288,6 +288,7 @@ mod tests {
         stats: 1002,
         recording: -1,
         files: -1,
+        script: -1,
     };
 
     #[test]

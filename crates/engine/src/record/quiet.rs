@@ -26,9 +26,11 @@ impl Executor {
 
     /// Something happens: if that is right behind a quiet instruction, then this is the place that can
     /// be found again.
-    pub(super) fn tell_quiet(&mut self) {
+    pub(crate) fn tell_quiet(&mut self) {
         let now = self.ticks_now();
-        let recorder = self.recorder();
+        let Some(recorder) = &mut self.recorder else {
+            return;
+        };
         let Some(before) = recorder.quiet.take() else {
             return;
         };

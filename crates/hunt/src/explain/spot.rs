@@ -18,7 +18,7 @@ const LARGEST_SOURCE: u64 = 16 << 20;
 /// Where a thread is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spot {
-    /// Of the instruction that is next.
+    /// In that function, where the thread goes on.
     pub address: String,
     pub function: Option<String>,
     pub file: Option<String>,
@@ -27,7 +27,7 @@ pub struct Spot {
     pub source: Option<String>,
     /// The thread is in this function, without a line, and was called from that one.
     pub inside: Option<String>,
-    /// The file that the address is in, for those without lines.
+    /// The file that the address is in.
     pub module: Option<String>,
 }
 
@@ -100,18 +100,10 @@ impl View {
     pub fn spot(&mut self, thread: ThreadId) -> Result<Spot> {
         let stack = self.program.stack(&mut self.timeline, thread)?;
         let frames = &stack.frames;
-        let Some(innermost) = frames.first() else {
+        if frames.is_empty() {
             return Ok(Spot::default());
-        };
-        let Some(n) = telling(frames) else {
-            let module = innermost.module.as_ref();
-            return Ok(Spot {
-                address: format!("{:#x}", innermost.pc),
-                function: innermost.function.clone(),
-                module: module.map(|module| file_name(module.name())),
-                ..Spot::default()
-            });
-        };
+        }
+        let n = self.telling(frames);
         let frame = &frames[n];
         // A function that was inlined is in the program's own text, line and all.
         let called = frames[..n].iter().rfind(|frame| !frame.inlined);
@@ -119,19 +111,36 @@ impl View {
             Some(called) => Some(self.usual_name(called)?),
             None => None,
         };
+        let line = frame.line.as_ref().filter(|line| line.line != 0);
         Ok(Spot {
-            address: format!("{:#x}", innermost.pc),
+            address: format!("{:#x}", frame.pc),
             function: frame.function.clone(),
-            file: frame.line.as_ref().map(|line| line.file.to_string()),
-            line: frame.line.as_ref().map(|line| line.line),
-            source: frame.line.as_ref().and_then(source_text),
+            file: line.map(|line| line.file.to_string()),
+            line: line.map(|line| line.line),
+            source: line.and_then(source_text),
             inside,
-            module: None,
+            module: frame.module.as_ref().map(|module| file_name(module.name())),
         })
     }
 }
 
 impl View {
+    /// The frame that says most: the innermost whose source is there, which a library's seldom is; else the innermost of
+    /// the program itself.
+    fn telling(&self, frames: &[Frame]) -> usize {
+        let with_line = |frame: &Frame| frame.line.as_ref().is_some_and(|line| line.line != 0);
+        let own = |frame: &Frame| {
+            let stub = frame.function.as_deref().unwrap_or("").ends_with("@plt");
+            let module = frame.module.as_ref();
+            !stub && module.is_some_and(|module| self.program.catalog().is_program(module))
+        };
+        let found = frames.iter().position(readable);
+        let found = found.or_else(|| frames.iter().position(own));
+        found
+            .or_else(|| frames.iter().position(with_line))
+            .unwrap_or(0)
+    }
+
     /// The outermost function of the program in a thread, where it begins.
     pub fn outermost(&mut self, thread: ThreadId) -> Result<Option<Spot>> {
         let stack = self.program.stack(&mut self.timeline, thread)?;
@@ -174,13 +183,6 @@ impl View {
 fn unversioned(name: &str) -> String {
     let end = name.find('@').filter(|&at| at > 0);
     name[..end.unwrap_or(name.len())].into()
-}
-
-/// The innermost frame whose source is there, else the innermost with a line: a library's source seldom is.
-fn telling(frames: &[Frame]) -> Option<usize> {
-    let with_line = |frame: &Frame| frame.line.as_ref().is_some_and(|line| line.line != 0);
-    let found = frames.iter().position(readable);
-    found.or_else(|| frames.iter().position(with_line))
 }
 
 /// Whether the frame has a line whose file is there.

@@ -1,6 +1,6 @@
 //! Where threads were switched away although they could go on. In: a recording's events. Out: those places, with lines.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use clew_recording::event::{Event, Record, StreamId, ThreadId};
 use clew_recording::position::Position;
@@ -39,7 +39,6 @@ struct Switch {
     at: Position,
     from: ThreadId,
     to: ThreadId,
-    begins: bool,
 }
 
 impl Story {
@@ -89,7 +88,6 @@ struct Teller {
     /// Events so far.
     events: u64,
     thread: ThreadId,
-    ran: HashSet<ThreadId>,
 }
 
 impl Teller {
@@ -106,13 +104,13 @@ impl Teller {
             turns: Turns::new(thread),
             events: 0,
             thread,
-            ran: HashSet::from([thread]),
         }
     }
 
     fn event(&mut self, event: &Event) {
-        self.story.work.count(event);
-        self.turns.event(event);
+        if self.turns.event(event) {
+            self.story.work.count(event);
+        }
         let place = summary::place(event);
         if place.ticks > 1 {
             let stretches = self.story.stretches.entry(self.thread).or_default();
@@ -130,7 +128,6 @@ impl Teller {
                     },
                     from: self.thread,
                     to,
-                    begins: self.ran.insert(to),
                 };
                 self.switched(switch);
                 self.thread = to;
@@ -175,7 +172,11 @@ pub(super) fn explain(
 ) -> Result<(Vec<Preemption>, u64)> {
     let asked = |turn: &Turn| schedule.is_none_or(|schedule| schedule.turns.contains(turn));
     let wanted = |number: usize| story.turns.get(number).is_some_and(asked);
-    let all: Vec<_> = story.preemptions().filter(|(n, _)| wanted(*n)).collect();
+    let mut all: Vec<_> = story.preemptions().filter(|(n, _)| wanted(*n)).collect();
+    // It may say in other words where turns end.
+    if all.is_empty() && schedule.is_some_and(|schedule| schedule.preemptions() > 0) {
+        all = story.preemptions().collect();
+    }
     let mut told = Vec::new();
     for (number, switch) in all.iter().take(most.min(MOST)) {
         view.timeline.seek(Target::Position(switch.at))?;
@@ -190,7 +191,7 @@ pub(super) fn explain(
             continue;
         };
         let at = view.spot(switch.from)?;
-        let begins = switch.begins || to != switch.to && !ran_before(story, to, switch.at);
+        let begins = !ran_before(story, to, switch.at);
         let mut goes_on = view.spot(to)?;
         if begins && let Some(first) = first_function(view, story, to)? {
             goes_on = first;
@@ -207,6 +208,7 @@ pub(super) fn explain(
     Ok((told, all.len() as u64))
 }
 
+/// Whether a thread has done anything worth mentioning.
 fn ran_before(story: &Story, thread: ThreadId, at: Position) -> bool {
     let stretches = story.stretches.get(&thread).into_iter().flatten();
     stretches.into_iter().any(|(event, _)| *event < at.event)
@@ -226,4 +228,56 @@ fn first_function(view: &mut View, story: &Story, thread: ThreadId) -> Result<Op
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clew_recording::event::{Call, End as CallEnd, Place};
+
+    fn call(ticks: u64, end: CallEnd) -> Event<'static> {
+        Event::Call(Call {
+            ticks,
+            nr: 202,
+            args: [0; 6],
+            end,
+            output: None,
+        })
+    }
+
+    fn switched(ticks: u64, steps: u32, to: ThreadId) -> Event<'static> {
+        Event::Switched {
+            place: Place { ticks, steps },
+            to,
+        }
+    }
+
+    #[test]
+    fn only_turns_that_could_go_on_count() {
+        let mut teller = Teller::new(1, 0);
+        for event in [
+            Event::NewThread { thread: 1, tid: 71 },
+            Event::NewThread { thread: 2, tid: 72 },
+            // Thread 0 is interrupted, 1 only looks in, and 0 is interrupted a bit later.
+            switched(5, 2, 1),
+            switched(0, 0, 0),
+            switched(3, 1, 1),
+            // This one waits, that one ends.
+            call(7, CallEnd::Waits),
+            switched(0, 0, 2),
+            Event::EndedThread { thread: 2 },
+            switched(0, 0, 0),
+            call(1, CallEnd::Returned(0)),
+        ] {
+            teller.event(&event);
+        }
+        let story = teller.finish();
+        let forced: Vec<_> = story.preemptions().collect();
+        let [(0, switch)] = forced[..] else {
+            panic!("{} preemptions", forced.len());
+        };
+        let at: Position = "4+3+1".parse().unwrap();
+        assert_eq!((switch.at, switch.from, switch.to), (at, 0, 1));
+        assert!(ran_before(&story, 0, at) && !ran_before(&story, 1, at));
+    }
 }

@@ -159,6 +159,18 @@ impl<T: Trier> Work<'_, T> {
     }
 }
 
+/// A schedule's preemptions one by one, each without all others; so many at most, from everywhere in it.
+pub fn alone(script: &Script, most: usize) -> Vec<Script> {
+    let all = forced(script);
+    let stride = all.len().div_ceil(most.max(1)).max(1);
+    let each = all.iter().step_by(stride).map(|one| {
+        let mut others = all.clone();
+        others.remove(one);
+        without(script, &others)
+    });
+    each.collect()
+}
+
 /// Of what was asked for and what came of it: the latter, unless threads were also interrupted by themselves.
 pub fn truer(asked: Script, recorded: Script) -> Script {
     if recorded.preemptions() <= asked.preemptions() {
@@ -318,6 +330,18 @@ mod tests {
                 assert!(runs < 150, "{runs} runs for {ends:?}, {order:?}");
             }
         }
+    }
+
+    #[test]
+    fn alone_means_without_all_others() {
+        let script = two_threads(7);
+        let all = alone(&script, 100);
+        assert_eq!(all.len(), 7);
+        assert!(all.iter().all(|one| one.preemptions() <= 1));
+        let turn = |n: usize| script.turns[n];
+        // The last one has nobody behind it to go on.
+        assert!((0..6).all(|n| all[n].turns.contains(&turn(n))));
+        assert_eq!(alone(&script, 3).len(), 3);
     }
 
     #[test]

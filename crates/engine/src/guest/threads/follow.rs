@@ -4,14 +4,19 @@
 use clew_recording::event::ThreadId;
 use clew_recording::script::Point;
 
+use super::State;
 use super::policy::Standings;
-use super::policy::script::Goal;
+use super::policy::script::{Goal, MOST_WAITING};
 use super::turns::Glanced;
 use crate::executor::Executor;
+use crate::guest::futex::time::now;
 use crate::memory::govern;
 
 /// A turn that goes on for so many ticks is looked at for spinning: it may wait for somebody whom the schedule forgot.
 const LONG: u64 = 1_000_000;
+
+/// How long the executor sleeps at once for a call that has to end, in nanoseconds; an end wakes it.
+const WAITING: u64 = 5_000_000;
 
 impl Executor {
     /// Where in its own life the current thread is.
@@ -25,6 +30,12 @@ impl Executor {
         let now = self.ticks_now();
         self.current().life.call(now);
         self.threads.count_call();
+    }
+
+    /// The engine carries out an instruction for the current thread: as good a point as a call.
+    pub(crate) fn count_answer(&mut self) {
+        let now = self.ticks_now();
+        self.current().life.call(now);
     }
 
     /// The current thread has made a single step, which began at `before` ticks.
@@ -59,6 +70,47 @@ impl Executor {
         true
     }
 
+    /// If the next turn in the schedule is that of a thread whose call is being made by the kernel, the call had ended by
+    /// now when the schedule was made: gives it some time. False if there is nothing to wait for.
+    pub(super) fn await_outside(&mut self) -> bool {
+        let Some(follower) = self.threads.policy.follower() else {
+            return false;
+        };
+        if follower.waited >= MOST_WAITING {
+            return false;
+        }
+        self.count_ticks();
+        let (runnable, at) = (self.current_is_runnable(), self.point());
+        let threads = &mut self.threads;
+        let slots = threads.slots.iter().enumerate();
+        let living = slots.filter_map(|(slot, thread)| Some((slot, thread.as_ref()?.state)));
+        let living: Vec<(usize, State)> = living.collect();
+        let Some(follower) = threads.policy.follower() else {
+            return false;
+        };
+        if runnable && follower.goes_on(at) {
+            return false;
+        }
+        let turns = living.iter().filter_map(|&(slot, state)| {
+            Some((follower.next_of(threads.slots.whose(slot))?, state))
+        });
+        let Some((place, State::OnProxy)) = turns.min_by_key(|&(place, _)| place) else {
+            return false;
+        };
+        if !follower.waits_for(place) {
+            return false;
+        }
+        govern::park();
+        let begun = now(libc::CLOCK_MONOTONIC);
+        self.gs.hub.sleep(Some(WAITING));
+        let took = now(libc::CLOCK_MONOTONIC).saturating_sub(begun);
+        govern::unpark();
+        if let Some(follower) = self.threads.policy.follower() {
+            follower.has_waited(took);
+        }
+        true
+    }
+
     /// The single steps at the end of a turn. False if it isn't there yet.
     pub(super) fn scripted_steps(&mut self) -> bool {
         if self.lockstep.is_some() {
@@ -67,10 +119,7 @@ impl Executor {
         let Some(Goal::Steps(mut ending)) = self.goal() else {
             return false;
         };
-        self.record_loose_effects();
-        govern::runs_guest();
-        self.nothing_happened();
-        self.note_budget();
+        self.before_steps();
         // In a recording a place is only so many steps behind a tick.
         const MOST_STEPS: u32 = 4090;
         ending.most = ending

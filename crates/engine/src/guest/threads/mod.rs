@@ -294,7 +294,14 @@ impl Executor {
     /// The current thread has to wait for long.
     pub fn lose_turn(&mut self) {
         self.threads.policy.delays();
-        self.yield_turn();
+        self.pause_turn();
+    }
+
+    /// The current thread says that others should run, which a script knows better.
+    pub fn pause_turn(&mut self) {
+        if !self.threads.policy.has_turn() {
+            self.yield_turn();
+        }
     }
 
     /// Ends the turn of the current thread: `sched_yield`, `pause`.

@@ -35,6 +35,9 @@ impl Executor {
             if !self.current_is_runnable() || self.threads.turn_over || self.turn_is_up() {
                 self.expire_timers();
                 self.stop_clock();
+                if self.await_outside() {
+                    continue;
+                }
                 if !self.next_thread() {
                     self.watch_for_deadlock();
                     let timeout = self.until_next_timer();

@@ -273,15 +273,21 @@ impl Executor {
         if self.threads.steps != 0 {
             return false;
         }
-        self.record_loose_effects();
-        govern::runs_guest();
-        self.nothing_happened();
-        self.note_budget();
+        self.before_steps();
         let mut ending = self.threads.policy.ending(false);
         ending.most = ending.most.max(1);
         self.threads.turn_over();
         self.take_steps(&mut ending);
         true
+    }
+
+    /// The current thread is about to make single steps from where it is.
+    pub(super) fn before_steps(&mut self) {
+        self.record_loose_effects();
+        govern::runs_guest();
+        // Steps behind a quiet instruction can only be counted from there.
+        self.tell_quiet();
+        self.note_budget();
     }
 
     /// The ticks of the current thread so far.

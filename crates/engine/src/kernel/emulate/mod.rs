@@ -136,7 +136,7 @@ fn pass(regs: &mut Regs, common: Common, len: u64) -> bool {
 /// A pause says that the thread waits for another one.
 fn give_way(ex: &mut Executor) {
     if ex.multi_threaded() {
-        ex.yield_turn();
+        ex.pause_turn();
     }
 }
 

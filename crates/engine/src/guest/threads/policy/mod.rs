@@ -364,6 +364,11 @@ impl Policy {
         self.follower.as_deref_mut()
     }
 
+    /// Whether the current thread's turn is one of a script.
+    pub fn has_turn(&self) -> bool {
+        self.follower.as_ref().is_some_and(|f| f.has_turn())
+    }
+
     /// What the current thread, which is at that point, does next by the script; None without one.
     pub fn goal(&mut self, at: Point) -> Option<Goal> {
         Some(self.follower()?.goal(at))

@@ -1,6 +1,7 @@
 //! What the policies promise.
 
 use super::*;
+use clew_recording::script::Script;
 
 impl Standings for Vec<Standing> {
     fn of(&mut self, slot: usize) -> &mut Standing {
@@ -205,4 +206,24 @@ fn one_that_never_waits_is_lowered_in_the_end() {
     let turns = (0..100).position(goes);
     assert_eq!(turns, Some(TURNS_IN_A_ROW as usize - 1));
     assert!(standings[0].priority < Some(0));
+}
+
+#[test]
+fn a_script_is_for_one_process() {
+    let script = Script {
+        process: vec![1],
+        ..Script::default()
+    };
+    let options = Options {
+        sched: Sched::Script,
+        script: Some(script.into()),
+        ..Options::default()
+    };
+    let followed = |lineage| Policy::new(&options, lineage).follower.is_some();
+    assert!(followed(lineage_of(&[1])));
+    for other in [&[][..], &[0], &[1, 0]] {
+        assert!(!followed(lineage_of(other)));
+        let policy = Policy::new(&options, lineage_of(other));
+        assert!(policy.watches_time() && !policy.hunts());
+    }
 }
