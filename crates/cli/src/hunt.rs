@@ -16,13 +16,13 @@ use crate::arguments::Engine;
 use crate::text::{self, Style};
 use crate::{recordings, run};
 use arguments::{Guard, Hunt, Sched};
+use clew_hunt::idiom::explore::Coverage;
 use clew_hunt::minimize::Progress;
 use clew_hunt::run::{Ended, Runner};
 use clew_hunt::{Condition, Found, News, Report, Settings, Stopped, Strategy, Tally};
 use facts::Facts;
 
 const NOTHING_FOUND: i32 = 1;
-const WRONG_LINE: i32 = 2;
 const INTERRUPTED: i32 = 130;
 const CANT_HUNT: i32 = 125;
 
@@ -35,13 +35,6 @@ const LAST_LINES: usize = 3;
 static STOP: AtomicBool = AtomicBool::new(false);
 
 pub fn hunt(line: &Hunt, envp: &[&CStr]) -> i32 {
-    if line.sched == Sched::Idiom {
-        eprintln!(
-            "clew: --sched idiom (steering runs by which accesses were seen) isn't there yet; without --sched, runs are a \
-             mixture of random and pct"
-        );
-        return WRONG_LINE;
-    }
     // What can't be run at all is said before anything is made.
     if let Err(status) = run::request(&line.guest, &Engine::default(), envp) {
         return status;
@@ -113,7 +106,8 @@ fn settings(line: &Hunt, envp: &[&CStr]) -> Result<Settings, String> {
             Sched::Random => Strategy::Random,
             Sched::Pct => Strategy::Pct(line.depth),
             Sched::Chaos => Strategy::Chaos,
-            Sched::Mixed | Sched::Idiom => Strategy::Mixed,
+            Sched::Mixed => Strategy::Mixed,
+            Sched::Idiom => Strategy::Idiom,
         },
         chaos: line.chaos.map(|kinds| kinds.names()),
         seed: line.seed,
@@ -171,7 +165,7 @@ impl Screen<'_> {
                 self.clear();
                 if let Some(minimized) = &found.minimized {
                     let again = |smaller: &clew_hunt::minimize::Smaller| {
-                        self.command(&found.plan.following(&smaller.schedule))
+                        self.command(&found.plan.following(&smaller.schedule).options())
                     };
                     let text = lines::minimized(&found.name, minimized, self.style, &again);
                     text::print(&text);
@@ -209,6 +203,9 @@ impl Screen<'_> {
             text::counted(tally.runs.saturating_sub(1), "schedule"),
             text::count(tally.failed),
         );
+        if let Some(coverage) = &tally.coverage {
+            line.push_str(&format!(", {}", orders(coverage)));
+        }
         if let Some((name, preemptions)) = &tally.best {
             let fewest = text::counted(*preemptions, "preemption");
             line.push_str(&format!(", best so far {name} with {fewest}"));
@@ -281,6 +278,9 @@ impl Screen<'_> {
                 text::count(kept as u64)
             ),
         });
+        if let Some(coverage) = &tally.coverage {
+            text::print(&format!("{}\n", orders(coverage)));
+        }
         let pointless = tally.threads < 2 && self.settings.chaos.is_none();
         if report.found.is_empty() && pointless && tally.runs > 1 {
             eprintln!(
@@ -288,6 +288,16 @@ impl Screen<'_> {
             );
         }
     }
+}
+
+/// Orders of accesses, for hunts that look at them.
+fn orders(coverage: &Coverage) -> String {
+    format!(
+        "orders of accesses: {} seen, {} tried, {} untested",
+        text::count(coverage.seen as u64),
+        text::count(coverage.tried as u64),
+        text::count(coverage.untested as u64),
+    )
 }
 
 fn rate(tally: &Tally) -> String {

@@ -13,6 +13,7 @@ mod fixed;
 mod hunt;
 mod machine;
 mod outcome;
+mod profile;
 mod record;
 mod recordings;
 mod replay;
@@ -60,6 +61,7 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const 
         Ok(Command::Hunt(options)) => hunt::hunt(&options, &envp),
         Ok(Command::HuntGuard(options)) => hunt::guard(&options),
         Ok(Command::ExplainRun(options)) => hunt::explain::explain(&options, &envp),
+        Ok(Command::HuntProfile(options)) => profile::profile(&options, &envp),
         Ok(Command::Doctor(options)) => doctor::doctor(&options, &envp),
         Ok(Command::Cache(options)) => cache::cache(&options, &envp),
         Err(status) => status,

@@ -28,6 +28,10 @@ pub const GS_BLOCK: u64 = 0x7ef0_0000;
 /// Which granules of guest memory are watched (`translate::checks::Filter`), behind that block.
 pub const WATCH_FILTER: u64 = 0x7efe_0000;
 
+/// Which states of a granule translated code passes when it reads and when it writes (`cache::shadow`).
+pub const SHADOW_READS: u64 = 0x7ef9_0000;
+pub const SHADOW_WRITES: u64 = 0x7efa_0000;
+
 /// All of the code cache and the block behind it: no guest mapping may overlap it.
 pub const CODE_CACHE: Range<u64> = PRIVATE_CODE.start..0x7f00_0000;
 
@@ -52,6 +56,9 @@ pub const VDSO: u64 = LOW_ANON.end - 0x1000;
 /// The engine's executable, which is linked to a fixed address in this range, and its heap. (Test
 /// programs are static-pies, which the kernel puts here or among the maps.)
 pub const ENGINE_IMAGE: Range<u64> = 0x5555_0000_0000..0x5700_0000_0000;
+
+/// A state for each granule of guest memory, where somebody asks who touches it (`cache::shadow`).
+pub const SHADOW: u64 = 0x56f0_0000_0000;
 
 /// Where the kernel puts the engine's own mappings, stack and vdso.
 pub const ENGINE_MAPS: Range<u64> = 0x7d00_0000_0000..ADDRESS_END;

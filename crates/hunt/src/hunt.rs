@@ -13,6 +13,8 @@ use clew_recording::meta::Meta;
 
 use crate::explain::{self, Explained};
 use crate::guard::Guard;
+use crate::idiom::Guide;
+use crate::idiom::explore::Coverage;
 use crate::measure::{self, Schedule};
 use crate::minimize::{self, Minimized, minimize};
 use crate::run::{Ended, Outcome, Runner};
@@ -84,6 +86,8 @@ pub struct Tally {
     pub threads: u64,
     /// The recording kept with the fewest preemptions.
     pub best: Option<(String, u64)>,
+    /// Of hunts that look at orders of accesses.
+    pub coverage: Option<Coverage>,
 }
 
 pub enum News<'a> {
@@ -194,9 +198,10 @@ impl Hunt<'_> {
             found: Vec::new(),
             stopped: Stopped::Interrupted,
         };
-        let Some(timeout) = self.first(&mut report, watch)? else {
+        let Some((timeout, guide)) = self.first(&mut report, watch)? else {
             return Ok((report, None));
         };
+        let (timeout, guide) = (Some(timeout), guide.as_ref());
         let mut ended = self.is_over(&report);
         if ended.is_none() {
             let (tell, hear) = mpsc::channel();
@@ -206,12 +211,12 @@ impl Hunt<'_> {
                     let tell = tell.clone();
                     std::thread::Builder::new()
                         .name(format!("hunt-{job}"))
-                        .spawn_scoped(scope, move || self.work(length, timeout, &tell))
+                        .spawn_scoped(scope, move || self.work(length, timeout, guide, &tell))
                         .inspect_err(|_| self.over.store(true, Ordering::Relaxed))
                         .map_err(HuntError::io("starting a job"))?;
                 }
                 drop(tell);
-                let ended = self.listen(&hear, &mut report, watch);
+                let ended = self.listen(&hear, guide, &mut report, watch);
                 self.over.store(true, Ordering::Relaxed);
                 ended
             })?;
@@ -221,12 +226,23 @@ impl Hunt<'_> {
         Ok((report, timeout))
     }
 
-    /// An ordinary run: shows how long the program is. The time limit of the others; None if it was stopped.
+    fn guide(&self, ordinary: &Path) -> Result<Option<Guide<'_>>, HuntError> {
+        let dir = self.settings.place.dir();
+        let dir = dir.join(format!("{}orders", self.prefix));
+        Guide::new(self.settings, &self.guard, dir, ordinary, &|| self.ends())
+    }
+
+    /// Whether runs are to be given up.
+    fn ends(&self) -> bool {
+        self.is_stopped() || self.over.load(Ordering::Relaxed)
+    }
+
+    /// An ordinary run: shows how long the program is. The time limit of the others, and what leads them; None if it was stopped.
     fn first(
         &self,
         report: &mut Report,
         watch: &mut dyn FnMut(News),
-    ) -> Result<Option<Option<Duration>>, HuntError> {
+    ) -> Result<Option<(Duration, Option<Guide<'_>>)>, HuntError> {
         let settings = self.settings;
         let mut plan = Plan::ordinary();
         plan.chaos.clone_from(&settings.chaos);
@@ -239,9 +255,10 @@ impl Hunt<'_> {
         report.tally.length = schedule.length();
         report.tally.threads = schedule.threads;
         let took = done.outcome.took;
+        let guide = self.guide(&done.folder.path)?;
         self.judge(done, report, watch)?;
         let usual = (took * PATIENCE).max(LEAST_TIMEOUT);
-        Ok(Some(Some(settings.timeout.unwrap_or(usual))))
+        Ok(Some((settings.timeout.unwrap_or(usual), guide)))
     }
 
     /// A job: one run after the other.
@@ -249,6 +266,7 @@ impl Hunt<'_> {
         &self,
         length: Option<u64>,
         timeout: Option<Duration>,
+        guide: Option<&Guide>,
         tell: &mpsc::Sender<Result<Done, HuntError>>,
     ) {
         let settings = self.settings;
@@ -260,8 +278,28 @@ impl Hunt<'_> {
             }
             let run = settings.shard.run(n);
             let chaos = settings.chaos.as_deref();
-            let plan = settings.strategy.plan(settings.seed, run, length, chaos);
-            match self.run(run + 1, plan, timeout) {
+            let plan = match guide {
+                None => Ok(Some(settings.strategy.plan(
+                    settings.seed,
+                    run,
+                    length,
+                    chaos,
+                ))),
+                Some(guide) => guide.plan(n, length, &|| self.ends()),
+            };
+            let done = plan.and_then(|plan| match plan {
+                Some(plan) => self.run(run + 1, plan, timeout),
+                None => Ok(None),
+            });
+            let learned = match (guide, &done) {
+                (Some(guide), Ok(Some(done))) => {
+                    let failed = done.why.is_some();
+                    let ends = || self.ends();
+                    guide.ran(n, &done.plan, &done.folder.path, failed, &ends)
+                }
+                _ => Ok(()),
+            };
+            match learned.and(done) {
                 Ok(None) => return,
                 Ok(Some(done)) => {
                     if tell.send(Ok(done)).is_err() {
@@ -283,9 +321,8 @@ impl Hunt<'_> {
         timeout: Option<Duration>,
     ) -> Result<Option<Done>, HuntError> {
         let folder = self.folder(&run.to_string());
-        let stop = || self.is_stopped() || self.over.load(Ordering::Relaxed);
-        let (runner, options) = (&self.settings.runner, plan.options());
-        let outcome = runner.run(&options, &folder.path, timeout, &self.guard, &stop)?;
+        let (runner, stop) = (&self.settings.runner, || self.ends());
+        let outcome = runner.run(&plan, &folder.path, timeout, &self.guard, &stop)?;
         let Some(outcome) = outcome else {
             return Ok(None);
         };
@@ -327,6 +364,7 @@ impl Hunt<'_> {
     fn listen(
         &self,
         hear: &mpsc::Receiver<Result<Done, HuntError>>,
+        guide: Option<&Guide>,
         report: &mut Report,
         watch: &mut dyn FnMut(News),
     ) -> Result<Option<Stopped>, HuntError> {
@@ -341,6 +379,7 @@ impl Hunt<'_> {
                 }
             }
             report.tally.elapsed = self.started.elapsed();
+            report.tally.coverage = guide.map(Guide::coverage);
             watch(News::Progress(&report.tally));
             if let Some(stopped) = self.is_over(report) {
                 return Ok(Some(stopped));
@@ -385,6 +424,9 @@ impl Hunt<'_> {
         measure::wait_for_writer(&temporary.path);
         let schedule = measure::schedule(&temporary.path)?;
         let folder = self.keep(&mut temporary)?;
+        let mut plan = done.plan;
+        plan.keep_script(&folder)
+            .map_err(HuntError::io("keeping the schedule"))?;
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
         let explained = matches!(done.outcome.ended, Ended::Deadlock(_)).then(|| {
             let (exe, stop) = (&self.settings.runner.exe, || self.is_stopped());
@@ -393,7 +435,7 @@ impl Hunt<'_> {
         let found = Found {
             run: done.run,
             after: report.tally.runs,
-            plan: done.plan,
+            plan,
             why,
             condition,
             ended: done.outcome.ended,

@@ -8,6 +8,7 @@ pub mod condition;
 pub mod explain;
 pub mod guard;
 pub mod hunt;
+pub mod idiom;
 pub mod measure;
 pub mod minimize;
 pub mod run;

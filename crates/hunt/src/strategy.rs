@@ -1,6 +1,8 @@
 //! Which schedule a run gets. In: the hunt's seed and strategy, a run's number. Out: the options of `clew record` that make
 //! that run, and make it again.
 
+use std::io;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// How the runs of a hunt differ.
@@ -14,6 +16,8 @@ pub enum Strategy {
     Pct(Option<u32>),
     /// Random turns, and everything that the kernel may do to a program and seldom does.
     Chaos,
+    /// Led to orders of accesses that weren't seen yet; [`crate::idiom`] makes the plans, but for random ones.
+    Idiom,
 }
 
 /// The schedule of one run.
@@ -25,7 +29,12 @@ pub struct Plan {
     pub depth: Option<u32>,
     pub length: Option<u64>,
     pub chaos: Option<String>,
+    /// A file with the turns to follow, instead of all that but chaos.
+    pub script: Option<PathBuf>,
 }
+
+/// What a recording calls the schedule that it was made with.
+pub const SCHEDULE: &str = "schedule.txt";
 
 /// What of all runs is this hunt's part: runs whose number leaves `index` when divided by `of`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +71,15 @@ impl Shard {
     pub fn run(self, n: u64) -> u64 {
         n.wrapping_mul(self.of).wrapping_add(self.index)
     }
+
+    pub fn parts(self) -> u64 {
+        self.of
+    }
+
+    /// Whether that one, of all from 0 on, is in this part.
+    pub fn has(self, place: u64) -> bool {
+        place % self.of == self.index
+    }
 }
 
 /// SplitMix64's output function: neighbours become strangers.
@@ -91,7 +109,7 @@ impl Strategy {
                 7 => pct(100),
                 _ => random,
             },
-            Strategy::Random | Strategy::Chaos => random,
+            Strategy::Random | Strategy::Chaos | Strategy::Idiom => random,
             Strategy::Pct(Some(depth)) => pct(depth),
             Strategy::Pct(None) => pct(2 + (run % 3) as u32),
         };
@@ -102,6 +120,7 @@ impl Strategy {
             depth,
             length,
             chaos: chaos.or(all).map(str::to_owned),
+            script: None,
         }
     }
 }
@@ -115,22 +134,46 @@ impl Plan {
             depth: None,
             length: None,
             chaos: None,
+            script: None,
         }
     }
 
-    /// The options for a run that follows a schedule, with the same chaos.
-    pub fn following(&self, script: &std::path::Path) -> Vec<String> {
-        let mut words = vec!["--script".into(), script.to_string_lossy().into_owned()];
-        if let Some(chaos) = &self.chaos {
-            words.extend(["--seed".into(), self.seed.to_string()]);
-            words.push(format!("--chaos={chaos}"));
+    /// Follows the turns in that file, with the same chaos.
+    pub fn following(&self, script: &Path) -> Plan {
+        Plan {
+            seed: self.seed,
+            chaos: self.chaos.clone(),
+            script: Some(script.into()),
+            ..Plan::ordinary()
         }
-        words
+    }
+
+    /// Puts a copy of the turns that it follows, if any, into a recording's folder, and follows those.
+    pub fn keep_script(&mut self, folder: &Path) -> io::Result<()> {
+        if let Some(script) = &mut self.script {
+            let copy = folder.join(SCHEDULE);
+            std::fs::copy(&script, &copy)?;
+            *script = copy;
+        }
+        Ok(())
     }
 
     /// The options of `clew record` (and `clew run`) for it.
     pub fn options(&self) -> Vec<String> {
-        let mut words = vec!["--sched".into(), self.sched.into()];
+        let mut words = Vec::new();
+        let chaos = self.chaos.as_ref().map(|what| format!("--chaos={what}"));
+        if let Some(script) = &self.script {
+            words.extend(["--script".into(), script.display().to_string()]);
+            // What chaos does follows from the seed, too.
+            words.extend(
+                chaos
+                    .iter()
+                    .flat_map(|_| ["--seed".into(), self.seed.to_string()]),
+            );
+            words.extend(chaos);
+            return words;
+        }
+        words.extend(["--sched".into(), self.sched.into()]);
         let mut option = |name: &str, value: Option<String>| {
             if let Some(value) = value {
                 words.extend([name.into(), value]);
@@ -139,7 +182,7 @@ impl Plan {
         option("--seed", Some(self.seed.to_string()));
         option("--depth", self.depth.map(|depth| depth.to_string()));
         option("--length", self.length.map(|length| length.to_string()));
-        words.extend(self.chaos.as_ref().map(|what| format!("--chaos={what}")));
+        words.extend(chaos);
         words
     }
 }
@@ -183,6 +226,18 @@ mod tests {
             plan.seed
         );
         assert_eq!(words, expected);
+    }
+
+    #[test]
+    fn a_plan_with_turns_of_its_own() {
+        let following = |chaos| {
+            let plan = Strategy::Random.plan(7, 1, None, chaos);
+            plan.following(Path::new("/x/1.txt"))
+        };
+        assert_eq!(following(None).options(), ["--script", "/x/1.txt"]);
+        let plan = following(Some("wakes"));
+        let words = format!("--script /x/1.txt --seed {} --chaos=wakes", plan.seed);
+        assert_eq!(plan.options().join(" "), words);
     }
 
     #[test]

@@ -15,6 +15,7 @@
 //! * `excursion`: what-ifs
 //! * `program`: the stack with functions and lines, values of C expressions
 //! * `transition`, `watch`: where a condition flips
+//! * `touches`: accesses of different threads to the same memory
 //! * `snapshots`, `usage`: who stands where, who is to go, and what it all takes
 //! * `worker`, `pool`: processes and the words that pass between them and this one
 //! * `story`: what the log says without being replayed
@@ -30,6 +31,7 @@ mod snapshots;
 mod stepping;
 mod story;
 mod timeline;
+mod touches;
 pub mod transition;
 mod usage;
 pub mod watch;
@@ -46,6 +48,7 @@ pub use clew_recording::position::Position;
 
 pub use excursion::{Excursion, Ran, Undefined};
 pub use timeline::Timeline;
+pub use touches::{Touch, TouchLimits, Touches};
 
 /// Why something couldn't be done.
 #[derive(Debug, thiserror::Error)]

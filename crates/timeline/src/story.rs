@@ -67,6 +67,8 @@ struct Turn {
 }
 
 pub struct Story {
+    /// Nothing was read by this one.
+    beginning: StreamReader,
     reader: StreamReader,
     /// Event n (from 1) at n - 1.
     events: Vec<Packed>,
@@ -77,6 +79,7 @@ pub struct Story {
 impl Story {
     pub fn new(reader: StreamReader) -> Story {
         Story {
+            beginning: reader.clone(),
             reader,
             events: Vec::new(),
             turns: vec![Turn { from: 0, thread: 0 }],
@@ -118,6 +121,24 @@ impl Story {
         })?;
         self.events.push(packed);
         Ok(())
+    }
+
+    /// The stream from its first event on.
+    pub fn beginning(&self) -> StreamReader {
+        self.beginning.clone()
+    }
+
+    /// The number of the event that makes the second thread, if there is one.
+    pub fn second_thread(&self) -> Result<Option<u64>> {
+        let mut reader = self.beginning();
+        loop {
+            let record = reader.next_in_place();
+            match record.map_err(|error| Error::Refused(error.to_string()))? {
+                None => return Ok(None),
+                Some(Record::Event(Event::NewThread { .. })) => return Ok(Some(reader.position())),
+                Some(_) => {}
+            }
+        }
     }
 
     /// Event n (from 1): what it is, and where after the one before it.
@@ -205,7 +226,7 @@ impl Story {
     }
 }
 
-fn of_event(event: &Event) -> (Deed, Place) {
+pub(crate) fn of_event(event: &Event) -> (Deed, Place) {
     let at = |ticks: u64| Place { ticks, steps: 0 };
     match event {
         Event::Started(_) => (Deed::None, Place::default()),

@@ -41,7 +41,8 @@ pub struct Hunt {
     pub jobs: Option<u64>,
 
     /// Which schedules: mixed (the others in turn), random (turns of random length, in random order), pct (random
-    /// priorities that change at a few places), chaos (random, with --chaos)
+    /// priorities that change at a few places), idiom (led to orders of accesses to shared memory that earlier runs didn't
+    /// show), chaos (random, with --chaos)
     #[arg(long, value_name = "STRATEGY", value_enum, default_value_t = Sched::Mixed)]
     pub sched: Sched,
 
@@ -99,7 +100,6 @@ pub enum Sched {
     Random,
     Pct,
     Chaos,
-    #[value(hide = true)]
     Idiom,
 }
 

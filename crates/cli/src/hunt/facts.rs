@@ -14,8 +14,17 @@ pub struct Facts {
     /// Work of the threads in an ordinary run, in ticks.
     length: Option<u64>,
     threads: u64,
+    /// Of accesses, for --sched idiom.
+    orders: Option<Orders>,
     stopped: &'static str,
     found: Vec<FoundFacts>,
+}
+
+#[derive(Serialize)]
+struct Orders {
+    seen: usize,
+    tried: usize,
+    untested: usize,
 }
 
 #[derive(Serialize)]
@@ -73,6 +82,11 @@ impl Facts {
             seconds: report.tally.elapsed.as_secs_f64(),
             length: report.tally.length,
             threads: report.tally.threads,
+            orders: report.tally.coverage.map(|coverage| Orders {
+                seen: coverage.seen,
+                tried: coverage.tried,
+                untested: coverage.untested,
+            }),
             stopped: match report.stopped {
                 Stopped::Kept => "kept",
                 Stopped::Runs => "runs",
@@ -150,7 +164,7 @@ fn smaller(found: &Found, smaller: &Smaller) -> MinimizedFacts {
         seconds: Some(smaller.elapsed.as_secs_f64()),
         tried: Some(tried),
         failed: Some(failed),
-        options: Some(found.plan.following(&smaller.schedule)),
+        options: Some(found.plan.following(&smaller.schedule).options()),
         program: explained.map(|explained| explained.program.clone()),
         switches: explained.map(|explained| explained.preemptions.clone()),
         deadlock_threads: explained.and_then(waiting),

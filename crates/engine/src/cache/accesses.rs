@@ -73,9 +73,24 @@ impl super::CodeCache {
     pub fn accesses(&mut self, gs: &GsBlock) -> Accesses {
         self.access_reader.accesses(&gs.regs, &gs.ymm)
     }
+
+    /// Whether the instruction that was asked about last is atomic for other processors too: a lock prefix, or an
+    /// exchange with memory.
+    pub fn locked(&self, gs: &GsBlock) -> bool {
+        self.access_reader.locked(gs.regs.rip)
+    }
 }
 
 impl AccessReader {
+    fn locked(&self, pc: u64) -> bool {
+        let looked = &self.lately[slot(pc)];
+        let exchange = |ins: &Instruction| {
+            ins.mnemonic() == Mnemonic::Xchg
+                && (0..ins.op_count()).any(|n| ins.op_kind(n) == OpKind::Memory)
+        };
+        looked.pc == pc && (looked.ins.has_lock_prefix() || exchange(&looked.ins))
+    }
+
     /// The same from registers alone.
     pub fn accesses(&mut self, regs: &Regs, vectors: &[[u8; 32]; 16]) -> Accesses {
         let pc = regs.rip;
@@ -85,7 +100,7 @@ impl AccessReader {
         if !whole && access::read_bytes(pc, &mut bytes[..room]).is_err() {
             return Vec::new();
         }
-        let looked = &mut self.lately[(pc ^ pc >> 6) as usize % LATELY];
+        let looked = &mut self.lately[slot(pc)];
         if looked.pc != pc || looked.bytes != bytes {
             let ins = Decoder::with_ip(64, &bytes, pc, DecoderOptions::NONE).decode();
             let options = InstructionInfoOptions::NO_REGISTER_USAGE;
@@ -121,6 +136,11 @@ impl AccessReader {
         }
         found
     }
+}
+
+/// Where an instruction is kept.
+fn slot(pc: u64) -> usize {
+    (pc ^ pc >> 6) as usize % LATELY
 }
 
 /// Adds an access; neighbours become one.

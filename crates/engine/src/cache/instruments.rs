@@ -28,6 +28,9 @@ pub struct Instruments {
     pub breaks: BTreeSet<u64>,
     /// [`Exit::Watch`] before each instruction that may touch one of them.
     pub watches: Vec<Watched>,
+    /// [`Exit::Watch`] before each instruction that touches memory in a state that this thread doesn't pass. Instead
+    /// of `watches`, while there is a [`Shadow`](super::shadow::Shadow).
+    pub shadow: bool,
     /// Flags are to be right at every exit, even those that nobody will read: ordinary translations
     /// spoil them at a tick. Code that runs for 25 ticks with this shows no trace of what ran before.
     pub exact: bool,
@@ -74,13 +77,21 @@ pub(super) struct Instrumented {
 
 /// Room for an image with checks, which are longer than what they are for.
 pub(super) fn room_for(plain: u64, checks: &Checks) -> u64 {
-    let room = if checks.watch() { plain * 2 } else { plain };
+    let room = match (checks.shadow, checks.watch()) {
+        (true, _) => plain * 4,
+        (false, true) => plain * 2,
+        (false, false) => plain,
+    };
     room.min(MOST_ROOM)
 }
 
 impl Instruments {
     pub fn is_none(&self) -> bool {
-        self.breaks.is_empty() && self.watches.is_empty() && !self.exact && self.every.is_none()
+        self.breaks.is_empty()
+            && self.watches.is_empty()
+            && !self.shadow
+            && !self.exact
+            && self.every.is_none()
     }
 
     /// What is to be compiled into code, where it has these breakpoints.
@@ -94,6 +105,7 @@ impl Instruments {
             every: self.every,
             reads: watched(|watched| watched.reads),
             writes: watched(|watched| watched.writes),
+            shadow: self.shadow,
             exact: self.exact,
         }
     }

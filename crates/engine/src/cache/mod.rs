@@ -11,6 +11,7 @@ pub mod region;
 mod room;
 mod run;
 pub mod saved;
+pub mod shadow;
 mod steps;
 pub mod store;
 #[cfg(test)]

@@ -319,6 +319,7 @@ impl Machine {
 }
 
 mod instruments;
+mod shadow;
 
 #[test]
 fn pieces_compute_the_same_at_any_budget() {

@@ -137,6 +137,14 @@ impl Machine {
         (self.since + self.budget - self.gs.ticks_left) as u64
     }
 
+    /// Instructions since the last tick or event that the engine answered without an event.
+    pub fn passed_here(&self) -> u32 {
+        match self.passed {
+            (tick, count) if tick == self.since() => count,
+            _ => 0,
+        }
+    }
+
     /// Ticks of all threads since the start of the stream.
     pub fn all_ticks(&self) -> u64 {
         self.total + (self.budget - self.gs.ticks_left) as u64

@@ -12,6 +12,7 @@ use iced_x86::Instruction;
 use super::Translation;
 use super::emit::{Emitter, RCX};
 use super::touches::{Kind, Segment, Touch, concerns};
+use crate::cache::shadow::Shadow;
 use crate::context::{
     CHECK, CHECK_STRING, CHECKED_BACK, CHECKED_LEN, CHECKED_LIST, CHECKED_PC, Exit, GsBlock, Regs,
 };
@@ -21,6 +22,8 @@ use std::mem::offset_of;
 const FS_BASE: usize = offset_of!(GsBlock, regs) + offset_of!(Regs, fs_base);
 const GS_BASE: usize = offset_of!(GsBlock, regs) + offset_of!(Regs, gs_base);
 const RDX: u8 = 2;
+/// An access whose states take more looks than this leaves always.
+const MOST_LOOKS: u32 = 4;
 
 /// What is compiled into a body of code. Nothing is what ordinary translations have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,6 +35,8 @@ pub struct Checks {
     /// Which accesses to memory are looked at.
     pub reads: bool,
     pub writes: bool,
+    /// All of them, and by the state of what they touch ([`Shadow`]).
+    pub shadow: bool,
     /// Flags are right after each instruction, even where nobody will read them.
     pub exact: bool,
 }
@@ -42,7 +47,7 @@ impl Checks {
     }
 
     pub fn watch(&self) -> bool {
-        self.reads || self.writes
+        self.reads || self.writes || self.shadow
     }
 
     pub fn breaks_at(&self, pc: u64) -> bool {
@@ -89,7 +94,9 @@ impl Translation<'_> {
         if self.checks.watch() {
             for n in 0..self.finder.touches(ins).len() {
                 let touch = self.finder.found(n);
-                if touch.read && self.checks.reads || touch.write && self.checks.writes {
+                if self.checks.shadow {
+                    self.check_state(ins.ip(), &touch);
+                } else if touch.read && self.checks.reads || touch.write && self.checks.writes {
                     self.check(ins.ip(), &touch);
                 }
             }
@@ -108,6 +115,55 @@ impl Translation<'_> {
             Kind::Plain if touch.len as u64 <= Filter::LONGEST => self.filtered(pc, touch),
             Kind::Plain => self.compared(pc, touch, CHECK),
             Kind::Repeated => self.compared(pc, touch, CHECK_STRING),
+        }
+    }
+
+    /// Leaves unless the state of what is touched says that this thread may pass.
+    fn check_state(&mut self, pc: u64, touch: &Touch) {
+        let looks = Shadow::looks(touch.len);
+        let last = touch.displacement as i64 + Shadow::GRANULE as i64 * looks as i64;
+        let near = i32::try_from(last).is_ok() || (touch.base.is_none() && touch.index.is_none());
+        if touch.kind != Kind::Plain || looks > MOST_LOOKS || !near {
+            self.code.exit_arg(pc);
+            self.code.exit(Exit::Watch as usize);
+            return;
+        }
+        self.scratch.clear(0);
+        self.scratch.unspill(RCX, 0);
+        self.scratch.exit_arg(pc);
+        self.scratch.exit(Exit::Watch as usize);
+        let stub = self.region.place_cold_bytes(&self.scratch.bytes);
+        let table = match touch.write {
+            true => Shadow::WRITES,
+            false => Shadow::READS,
+        };
+        for n in 0..looks as u64 {
+            let displacement = touch.displacement.wrapping_add(n * Shadow::GRANULE);
+            self.code.spill(0, RCX);
+            address(
+                &mut self.code,
+                &Touch {
+                    displacement,
+                    ..*touch
+                },
+            );
+            // rorx rcx, rcx, SHIFT; mov ecx, ecx
+            self.code
+                .raw(&[0xc4, 0xe3, 0xfb, 0xf0, 0xc9, Shadow::SHIFT as u8]);
+            self.code.raw(&[0x89, 0xc9]);
+            self.code.spill(1, RDX);
+            self.code.mov_imm(RDX, Shadow::PLACE);
+            // movzx ecx, word [rdx + rcx]
+            self.code.raw(&[0x0f, 0xb7, 0x0c, 0x0a]);
+            self.code.unspill(RDX, 1);
+            // movzx ecx, byte [rcx + table]
+            self.code.raw(&[0x0f, 0xb6, 0x89]);
+            self.code.imm32(table as u32);
+            let usual = self.code.jrcxz();
+            let look = self.code.jmp();
+            self.code.bind(look, stub);
+            self.code.bind_short(usual);
+            self.code.unspill(RCX, 0);
         }
     }
 
@@ -149,7 +205,8 @@ impl Translation<'_> {
         if self.checks.is_none() {
             return true;
         }
-        let (reads, writes) = (self.checks.reads, self.checks.writes);
+        let all = self.checks.shadow;
+        let (reads, writes) = (self.checks.reads || all, self.checks.writes || all);
         !self.checks.exact
             && !self.checks.breaks_in(range)
             && !body

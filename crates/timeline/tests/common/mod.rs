@@ -154,6 +154,24 @@ pub fn record_with(guest: &str, options: &[&str], arguments: &[&str]) -> PathBuf
     recording
 }
 
+/// Records a program of this machine; its recording.
+pub fn record_program(program: &[&str]) -> PathBuf {
+    let folder = scratch();
+    let recording = folder.join(format!("{}.rec", program[0]));
+    let _ = std::fs::remove_dir_all(&recording);
+    let recorded = Command::new(clew())
+        .args(["record", "-o"])
+        .arg(&recording)
+        .arg("--")
+        .args(program)
+        .env("CLEW_DIR", &folder)
+        .stdout(std::process::Stdio::null())
+        .status()
+        .unwrap();
+    assert!(recorded.success(), "{recorded}");
+    recording
+}
+
 pub fn open(folder: &Path) -> Timeline {
     open_with(folder, |_| ())
 }

@@ -9,15 +9,15 @@ use crate::cache::instruments::{Instruments, Watched};
 use crate::context::{RDI, Regs};
 
 /// The state before an instruction, and what it would touch.
-struct Step {
-    regs: Regs,
-    ticks: i64,
-    accesses: Accesses,
+pub(super) struct Step {
+    pub regs: Regs,
+    pub ticks: i64,
+    pub accesses: Accesses,
 }
 
-const PLENTY: i64 = 1 << 40;
-type Piece = unsafe extern "C" fn();
-const PIECES: [Piece; 5] = [
+pub(super) const PLENTY: i64 = 1 << 40;
+pub(super) type Piece = unsafe extern "C" fn();
+pub(super) const PIECES: [Piece; 5] = [
     piece_sum,
     piece_carry,
     piece_indirect,
@@ -53,7 +53,7 @@ impl Machine {
     }
 
     /// What single steps see, up to the system call.
-    fn trace(&mut self, piece: Piece) -> Vec<Step> {
+    pub(super) fn trace(&mut self, piece: Piece) -> Vec<Step> {
         self.start_fresh(piece);
         let mut steps: Vec<Step> = Vec::new();
         loop {
@@ -74,7 +74,7 @@ impl Machine {
     }
 
     /// Runs with instruments; `stop` is told each exit by one of them. Returns the ticks.
-    fn run_instrumented(
+    pub(super) fn run_instrumented(
         &mut self,
         piece: Piece,
         budget: i64,
@@ -106,7 +106,7 @@ impl Machine {
         }
     }
 
-    fn instrument(&mut self, instruments: Instruments) {
+    pub(super) fn instrument(&mut self, instruments: Instruments) {
         self.code.instrument(self.gs, &self.memory, instruments);
     }
 }
@@ -385,6 +385,18 @@ fn what_instruments_cost() {
         machine.instrument(watch(data..data + 0x1000));
         run(machine, "watched, all hit");
         run(machine, "watched, all hit, looked at");
+        {
+            let mut shadow = crate::cache::shadow::Shadow::map().unwrap();
+            shadow.pass(0, true, true);
+            machine.instrument(Instruments {
+                shadow: true,
+                ..Instruments::default()
+            });
+            run(machine, "a state that is passed");
+            shadow.pass(0, false, false);
+            run(machine, "a state that isn't, looked at");
+            machine.instrument(Instruments::default());
+        }
         machine.instrument(breaks([pc + 100]));
         run(machine, "break elsewhere");
         machine.instrument(breaks([pc]));

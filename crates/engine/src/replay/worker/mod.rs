@@ -9,18 +9,22 @@
 //! - `serve`: commands and replies; forks
 //! - `travel`: going forward
 //! - `stops`, `search`: where to stop, and going forward until one comes
+//! - `touches`, `owners`, `collect`: which memory several threads touch, and who touches it where
 //! - `excursion`, `answers`: leaving the recording
 //! - `show`: registers, memory, mappings, threads
 
 mod answers;
 mod channel;
+mod collect;
 mod excursion;
+mod owners;
 pub mod protocol;
 mod search;
 mod serve;
 mod show;
 pub mod spawn;
 mod stops;
+mod touches;
 mod travel;
 
 pub use spawn::{Started, start};

@@ -45,6 +45,16 @@ pub enum Command {
     /// Run on from here as an excursion, at most so many ticks: only the current thread, with system calls
     /// answered from nothing but this process. Stops at breakpoints. [`Reply::Excursion`].
     Run { ticks: u64 },
+    /// Go to the end, or as far as one is let, and find which memory several threads touch. [`Reply::Surveyed`].
+    Survey,
+    /// What [`Command::Survey`] has found, from there on, as much as fits. [`Reply::Shared`].
+    Shared { from: u32 },
+    /// Memory that [`Command::Collect`] is to look at, besides what was named before. No reply.
+    Share(Vec<Granules>),
+    /// Go to the end, or as far as one is let, and collect accesses to that memory. [`Reply::Surveyed`].
+    Collect { most: u64 },
+    /// What [`Command::Collect`] has found, in order, from that number on, as much as fits. [`Reply::Touches`].
+    Touches { from: u64 },
     /// Stop what you do. No reply of its own; ignored by a worker that does nothing.
     Interrupt,
     /// End. No reply.
@@ -161,6 +171,12 @@ pub enum Reply {
     Refused(String),
     /// The replay isn't what was recorded: this worker is of no more use.
     Diverged(String),
+    /// All of it was seen: the end was reached, and nothing was too much.
+    Surveyed {
+        complete: bool,
+    },
+    Shared(Vec<Granules>),
+    Touches(Vec<Touch>),
     /// How far a long [`Command::Advance`] has come, every half second or so.
     Progress {
         work: u64,
@@ -290,6 +306,31 @@ pub enum HitKind {
         read: bool,
     },
     Event(EventStop),
+}
+
+/// Neighbouring granules of memory, by [`Shadow::granule`](crate::cache::shadow::Shadow::granule): the first and how
+/// many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Granules {
+    pub first: u32,
+    pub count: u32,
+}
+
+/// An access of a thread to memory that several touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Touch {
+    pub thread: ThreadId,
+    /// Events done, and ticks since.
+    pub event: u64,
+    pub ticks: u64,
+    /// Instructions since then that the engine answered without an event.
+    pub passed: u32,
+    pub pc: u64,
+    pub addr: u64,
+    pub len: u32,
+    pub write: bool,
+    /// Atomic for other processors too.
+    pub locked: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

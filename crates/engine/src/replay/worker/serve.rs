@@ -9,6 +9,7 @@ use super::channel::{Channel, Received};
 use super::excursion::Astray;
 use super::protocol::{CHANNELS, Command, EventStop, Mark, Reply, Stopped};
 use super::stops::{Seen, Wanted};
+use super::touches::Sharing;
 use super::travel::Halt;
 use crate::kernel::stop;
 use crate::replay::Machine;
@@ -41,6 +42,8 @@ pub struct Worker {
     pub(super) came_by: Option<EventStop>,
     /// This worker has left the recording.
     pub(super) astray: Option<Astray>,
+    /// What was found, or is to be found, of memory that several threads touch.
+    pub(super) sharing: Sharing,
     /// A command that came while another was carried out.
     waiting: Option<Command>,
 }
@@ -77,6 +80,7 @@ impl Worker {
             came_from: (Mark::default(), 0),
             came_by: None,
             astray: None,
+            sharing: Sharing::default(),
             waiting: None,
         }
     }
@@ -132,7 +136,9 @@ impl Worker {
     fn obey(&mut self, command: Command) -> Result<Option<Reply>, Halt> {
         let reply = match command {
             Command::Fork { channel } => return self.fork(channel),
-            Command::Advance { .. } | Command::Step if self.astray.is_some() => {
+            Command::Advance { .. } | Command::Step | Command::Survey | Command::Collect { .. }
+                if self.astray.is_some() =>
+            {
                 Reply::Refused("an excursion can't follow the recording any more".into())
             }
             Command::Advance { goal, take } => Reply::Stopped(self.advance(goal, take)?),
@@ -157,6 +163,14 @@ impl Worker {
                 self.set_registers(thread, &registers)?
             }
             Command::Run { ticks } => self.run_astray(ticks)?,
+            Command::Survey => self.survey()?,
+            Command::Shared { from } => self.show_shared(from),
+            Command::Share(granules) => {
+                self.sharing.share(&granules)?;
+                return Ok(None);
+            }
+            Command::Collect { most } => self.collect(most)?,
+            Command::Touches { from } => self.show_touches(from),
         };
         Ok(Some(reply))
     }

@@ -155,6 +155,9 @@ impl Worker {
                 let seen = self.wanted.written(addr, bytes.len() as u64);
                 self.kernel_wrote = self.kernel_wrote.or(seen);
             }
+            if let Effect::Map(bytes) = effect {
+                self.sharing.mapped(bytes);
+            }
         }
         self.steps = Some(0);
         self.told = self.reader.position();

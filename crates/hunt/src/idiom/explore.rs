@@ -1,0 +1,385 @@
+//! Which run of a hunt tries which order. In: profiles of runs. Out: schedules, one after the other, and how many orders there are.
+//!
+//! Runs come in rounds. A round begins with a few random runs that are profiled (the first one has the hunt's ordinary run for that),
+//! then come the schedules that all profiles so far give and that weren't tried yet. Everything in a round follows from the
+//! profiles of its beginning, so that it is the same with any number of jobs.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use clew_recording::script::Script;
+
+use super::predict::{self, Key, View};
+use super::profile::Profile;
+use super::steer::{Course, Steer};
+use crate::strategy::Shard;
+
+/// Random runs that are profiled at the beginning of a round.
+const PROFILED: u64 = 4;
+/// Schedules of one round, for each shard.
+const OF_A_ROUND: usize = 30;
+/// Random runs of a round that has no schedules, and how many of these follow each other at most.
+const WITHOUT: u64 = 6;
+const MOST_WITHOUT: u64 = 96;
+/// Schedules kept for later rounds.
+const MOST_WAITING: usize = 4_000;
+/// How often somebody who waits for a round to begin looks whether the hunt is over.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What a run does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A random run, profiled: its number among all of those.
+    Profile(u64),
+    Random,
+    Follow(Script),
+}
+
+/// How many orders of accesses there are, as far as is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// In profiled runs.
+    pub seen: usize,
+    /// Predicted and neither seen nor tried yet.
+    pub untested: usize,
+    /// Runs were led to them; whether they came about wasn't looked at.
+    pub tried: usize,
+}
+
+pub struct Explorer {
+    seed: u64,
+    shard: Shard,
+    rounds: Mutex<Rounds>,
+    changed: Condvar,
+}
+
+struct Rounds {
+    rounds: Vec<Round>,
+    known: Known,
+    /// Random runs of the next round without schedules.
+    without: u64,
+}
+
+struct Round {
+    /// Its first run.
+    start: u64,
+    profiles: u64,
+    /// What came of them; None for one that couldn't be profiled.
+    came: BTreeMap<u64, Option<Profile>>,
+    /// Once all came: the steps, and which orders they try.
+    then: Option<Vec<(Step, Option<Key>)>>,
+}
+
+/// A schedule that may be tried.
+struct Waiting {
+    key: Key,
+    tier: u32,
+    /// Its place among the ways to bring its order about.
+    way: u32,
+    count: usize,
+    steer: Steer,
+    course: Arc<Course>,
+}
+
+#[derive(Default)]
+struct Known {
+    seen: BTreeSet<Key>,
+    predicted: BTreeSet<Key>,
+    /// In rounds that have begun, and how often.
+    chosen: BTreeMap<Key, u32>,
+    /// In runs.
+    tried: BTreeSet<Key>,
+    /// Schedules of all rounds, by their hashes.
+    made: HashSet<u64>,
+    waiting: Vec<Waiting>,
+}
+
+fn hash(what: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Known {
+    fn learn(&mut self, profiles: Vec<Profile>) {
+        let courses: Vec<Arc<Course>> = profiles
+            .into_iter()
+            .map(|profile| Arc::new(Course::new(profile)))
+            .collect();
+        let views: Vec<View> = courses.iter().map(|c| View::new(c.profile())).collect();
+        for view in &views {
+            self.seen.extend(predict::seen(view));
+        }
+        for (view, course) in views.iter().zip(&courses) {
+            for candidate in predict::predict(view, &self.seen) {
+                self.predicted.insert(candidate.key);
+                let steers = candidate.steers.into_iter().zip(0..);
+                self.waiting.extend(steers.map(|(steer, way)| Waiting {
+                    key: candidate.key,
+                    tier: candidate.tier,
+                    way,
+                    count: candidate.count,
+                    steer,
+                    course: course.clone(),
+                }));
+            }
+        }
+        let seen = &self.seen;
+        self.waiting.retain(|waiting| !seen.contains(&waiting.key));
+    }
+
+    /// The best schedules, at most so many, and what they try.
+    fn choose(&mut self, most: usize, seed: u64) -> Vec<(Script, Key)> {
+        let chosen = &self.chosen;
+        let order = |one: &Waiting| {
+            let before = chosen.get(&one.key).copied().unwrap_or(0);
+            // Every way that was tried in vain makes the next one less promising.
+            let turn = one.tier + 2 * before.max(one.way);
+            (turn, one.tier, one.count, hash(&(seed, one.key)), one.way)
+        };
+        self.waiting.sort_by_cached_key(order);
+        self.waiting.truncate(MOST_WAITING);
+        let mut schedules = Vec::new();
+        let mut looked_at = 0;
+        for one in &self.waiting {
+            if schedules.len() == most {
+                break;
+            }
+            looked_at += 1;
+            let script = one.course.script(&one.steer);
+            // Ways to different orders may be the same.
+            let new = |script: &Script| self.made.insert(hash(&script.to_string()));
+            if let Some(script) = script.filter(new) {
+                schedules.push((script, one.key));
+                *self.chosen.entry(one.key).or_default() += 1;
+            }
+        }
+        self.waiting.drain(..looked_at);
+        schedules
+    }
+
+    fn coverage(&self) -> Coverage {
+        let untested = |key: &&Key| !self.seen.contains(key) && !self.tried.contains(key);
+        Coverage {
+            seen: self.seen.len(),
+            untested: self.predicted.iter().filter(untested).count(),
+            tried: self.tried.len(),
+        }
+    }
+}
+
+impl Round {
+    fn end(&self) -> Option<u64> {
+        let then = self.then.as_ref()?;
+        Some(self.start + self.profiles + then.len() as u64)
+    }
+}
+
+impl Explorer {
+    /// `first`: of the hunt's ordinary run, if it could be profiled.
+    pub fn new(seed: u64, shard: Shard, first: Option<Profile>) -> Explorer {
+        let explorer = Explorer {
+            seed,
+            shard,
+            rounds: Mutex::new(Rounds {
+                rounds: vec![Round {
+                    start: 0,
+                    profiles: 0,
+                    came: BTreeMap::new(),
+                    then: None,
+                }],
+                known: Known::default(),
+                without: WITHOUT,
+            }),
+            changed: Condvar::new(),
+        };
+        let mut rounds = explorer.lock();
+        explorer.complete(&mut rounds, 0, first.into_iter().collect());
+        drop(rounds);
+        explorer
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Rounds> {
+        self.rounds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What this shard's run `n`, from 0, does. Waits for the profiles that it depends on; None if the hunt is over.
+    pub fn step(&self, n: u64, is_over: &dyn Fn() -> bool) -> Option<Step> {
+        let mut rounds = self.lock();
+        loop {
+            let number = rounds.rounds.partition_point(|round| round.start <= n);
+            let round = &rounds.rounds[number.checked_sub(1)?];
+            let at = n - round.start;
+            if at < round.profiles {
+                // The first round has none.
+                return Some(Step::Profile((number as u64 - 2) * PROFILED + at));
+            }
+            if let Some(then) = &round.then {
+                let step = usize::try_from(at - round.profiles).ok()?;
+                if let Some((step, key)) = then.get(step).cloned() {
+                    rounds.known.tried.extend(key);
+                    return Some(step);
+                }
+                let next = Round {
+                    start: round.end()?,
+                    profiles: PROFILED,
+                    came: BTreeMap::new(),
+                    then: None,
+                };
+                rounds.rounds.push(next);
+                continue;
+            }
+            if is_over() {
+                return None;
+            }
+            let waited = self.changed.wait_timeout(rounds, LOOK);
+            rounds = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// What came of this shard's run `n`, which was to be profiled.
+    pub fn profiled(&self, n: u64, profile: Option<Profile>) {
+        let mut rounds = self.lock();
+        let number = rounds.rounds.partition_point(|round| round.start <= n) - 1;
+        let round = &mut rounds.rounds[number];
+        round.came.insert(n, profile);
+        if round.came.len() as u64 == round.profiles {
+            // In the order of their numbers, whoever was done first.
+            let came = std::mem::take(&mut round.came);
+            let profiles = came.into_values().flatten().collect();
+            self.complete(&mut rounds, number, profiles);
+        }
+    }
+
+    /// All profiles of a round are there.
+    fn complete(&self, rounds: &mut Rounds, number: usize, profiles: Vec<Profile>) {
+        rounds.known.learn(profiles);
+        let parts = usize::try_from(self.shard.parts()).unwrap_or(usize::MAX);
+        let all = OF_A_ROUND.saturating_mul(parts);
+        let schedules = rounds.known.choose(all, self.seed);
+        let mut then: Vec<(Step, Option<Key>)> = Vec::new();
+        for (place, (script, key)) in schedules.into_iter().enumerate() {
+            if self.shard.has(place as u64) {
+                then.push((Step::Follow(script), Some(key)));
+            }
+        }
+        if then.is_empty() && number > 0 {
+            then = vec![(Step::Random, None); rounds.without as usize];
+            rounds.without = (rounds.without * 2).min(MOST_WITHOUT);
+        }
+        rounds.rounds[number].then = Some(then);
+        self.changed.notify_all();
+    }
+
+    pub fn coverage(&self) -> Coverage {
+        self.lock().known.coverage()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::idiom::testing::Story;
+
+    fn lost_update(pcs: u64) -> Profile {
+        let mut story = Story::default();
+        story.made(1, 0).made(2, 0);
+        for thread in [1, 2] {
+            for _ in 0..3 {
+                story.read(thread, pcs, 0x9000);
+                story.write(thread, pcs + 4, 0x9000);
+            }
+        }
+        story.profile()
+    }
+
+    fn steps(explorer: &Explorer, runs: std::ops::Range<u64>) -> Vec<Step> {
+        let step = |n| {
+            let step = explorer.step(n, &|| true).unwrap();
+            if matches!(step, Step::Profile(_)) {
+                explorer.profiled(n, Some(lost_update(0x40)));
+            }
+            step
+        };
+        runs.map(step).collect()
+    }
+
+    #[test]
+    fn schedules_then_profiles_then_what_they_show() {
+        let explorer = Explorer::new(1, Shard::default(), Some(lost_update(0x10)));
+        let all = steps(&explorer, 0..200);
+        assert!(matches!(all[0], Step::Follow(_)));
+        let first = all.iter().position(|s| *s == Step::Profile(0)).unwrap();
+        assert_eq!(all[first + 1], Step::Profile(1));
+        assert!(matches!(all[first + PROFILED as usize], Step::Follow(_)));
+        // Nothing new comes after that.
+        let again = all
+            .iter()
+            .position(|s| *s == Step::Profile(PROFILED))
+            .unwrap();
+        let follow = |step: &&Step| matches!(step, Step::Follow(_));
+        assert_eq!(all[again..].iter().filter(follow).count(), 0);
+        let random = all[again..].iter().filter(|step| **step == Step::Random);
+        assert!(random.count() > 100);
+        let coverage = explorer.coverage();
+        assert_eq!(coverage.untested, 0);
+        assert!(coverage.seen >= 2 && coverage.tried >= 2, "{coverage:?}");
+    }
+
+    #[test]
+    fn no_schedule_comes_twice() {
+        let explorer = Explorer::new(1, Shard::default(), Some(lost_update(0x10)));
+        let mut scripts = HashSet::new();
+        for step in steps(&explorer, 0..100) {
+            if let Step::Follow(script) = step {
+                assert!(scripts.insert(script.to_string()));
+            }
+        }
+        assert!(scripts.len() >= 8);
+    }
+
+    #[test]
+    fn shards_share_the_schedules() {
+        let scripts = |shard: &str| {
+            let explorer = Explorer::new(1, shard.parse().unwrap(), Some(lost_update(0x10)));
+            let all = steps(&explorer, 0..60).into_iter();
+            let all = all.take_while(|step| matches!(step, Step::Follow(_)));
+            let script = |step| match step {
+                Step::Follow(script) => script.to_string(),
+                other => panic!("{other:?}"),
+            };
+            all.map(script).collect::<BTreeSet<_>>()
+        };
+        let parts: Vec<_> = ["1/3", "2/3", "3/3"].map(scripts).into();
+        let together: BTreeSet<_> = parts.iter().flatten().cloned().collect();
+        assert_eq!(together, scripts("1/1"));
+        assert_eq!(
+            together.len(),
+            parts.iter().map(BTreeSet::len).sum::<usize>()
+        );
+    }
+
+    #[test]
+    fn a_program_that_cant_be_profiled_gets_random_runs() {
+        let explorer = Explorer::new(1, Shard::default(), None);
+        let step = |n| {
+            let step = explorer.step(n, &|| true).unwrap();
+            if matches!(step, Step::Profile(_)) {
+                explorer.profiled(n, None);
+            }
+            step
+        };
+        let all: Vec<Step> = (0..40).map(step).collect();
+        assert!(!all.iter().any(|step| matches!(step, Step::Follow(_))));
+        assert!(all.contains(&Step::Random));
+    }
+
+    #[test]
+    fn whoever_waits_for_profiles_ends_with_the_hunt() {
+        let explorer = Explorer::new(1, Shard::default(), None);
+        assert_eq!(explorer.step(0, &|| true), Some(Step::Profile(0)));
+        assert_eq!(explorer.step(PROFILED, &|| true), None);
+    }
+}
