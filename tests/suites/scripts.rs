@@ -16,6 +16,7 @@ const BUGS: &[&str] = &[
     "aba",
     "check_then_act",
     "double_checked",
+    "handler",
     "lock_order",
     "lost_update",
     "missed_signal",
@@ -28,6 +29,8 @@ const GUESTS: &[&str] = &[
     "conditions",
     "futex",
     "priority_inheritance",
+    "racing",
+    "schedule",
     "forked_threads",
 ];
 
@@ -341,7 +344,7 @@ print(sum(done))
             .into(),
         _ => vec!["-c".into(), THREADS.into()],
     };
-    let data: Vec<u8> = (0..200_000u32).map(|n| (n * n >> 7) as u8).collect();
+    let data: Vec<u8> = (0..200_000u64).map(|n| ((n * n) >> 7) as u8).collect();
     fs::write(bench.job.dir.join("data"), data).expect("a writable scratch folder");
     let first = bench.record("first", &["--sched", "pct", "--depth", "30", "--seed", "5"]);
     check(code(&first) == Some(0), "failed", &first)?;

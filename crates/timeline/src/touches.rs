@@ -46,7 +46,7 @@ pub struct Touches {
     /// In the order in which they happened.
     pub touches: Vec<Touch>,
     /// Every instruction, thread and address is there; of those that came often, the first and last 16 times. Otherwise
-    /// time or number were a limit, or one thread touched something more than a thousand times in one turn.
+    /// time or number were a limit, or one thread touched something more than ten thousand times in one turn.
     pub complete: bool,
 }
 

@@ -6,7 +6,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use clew_timeline::{
-    Break, Direction, Position, Reason, Stops, Target, Timeline, Watch, WatchKind,
+    Break, Direction, Position, Reason, Stops, Target, Timeline, TouchLimits, Watch, WatchKind,
 };
 use common::{Program, Random, computed, open, record_with, spread};
 
@@ -46,6 +46,8 @@ fn all() {
 
     condition(timeline, &program);
 
+    touches();
+
     let folder = record_with("writes", &[], &["3000000", "30000000"]);
     let far = &mut open(&folder);
     far.seek(Target::End).unwrap();
@@ -55,6 +57,24 @@ fn all() {
         far,
         &program,
     );
+}
+
+/// Accesses to shared memory, against a plain replay.
+fn touches() {
+    let folder = record_with("threads", &[], &[]);
+    let timeline = &mut open(&folder);
+    let (began, before) = (Instant::now(), computed());
+    timeline.seek(Target::End).unwrap();
+    let (took, used) = (began.elapsed(), computed() - before);
+    println!("threads, to the end: {took:?}; {used:.2} s computed");
+    let limits = TouchLimits {
+        accesses: 1 << 20,
+        time: Duration::from_secs(60),
+    };
+    let began = Instant::now();
+    let found = timeline.touches(&limits).unwrap();
+    let (took, count) = (began.elapsed(), found.touches.len());
+    println!("accesses to shared memory: {took:?}; {count} of them");
 }
 
 fn break_at(addr: u64) -> Stops {

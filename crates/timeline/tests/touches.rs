@@ -3,11 +3,13 @@
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use clew_recording::event::{Event, Record};
+use clew_recording::event::{Effect, Event, Record};
+use clew_recording::maps::Change;
 use clew_recording::reader::Recording;
 use clew_recording::script::Point;
 use clew_timeline::{
@@ -49,7 +51,7 @@ fn main() {
     tests.push(common::test("limits", limits));
     tests.push(common::test("one thread", one_thread));
     tests.push(common::test("a real program", real_program));
-    // Takes minutes: CLEW_PROGRAM names it and its arguments.
+    // Takes minutes. CLEW_PROGRAM is a program with its arguments, CLEW_OPTIONS are those of clew record.
     tests.push(common::test("a program by stepping", by_stepping).with_ignored_flag(true));
     common::tests(tests)
 }
@@ -154,6 +156,26 @@ fn threads_in(folder: &Path) -> (u32, u64) {
     panic!("no threads");
 }
 
+/// What events map and unmap, by their number and in order: memory that is new there isn't what it was.
+fn mapped_in(folder: &Path) -> BTreeMap<(u64, usize), Range<u64>> {
+    let recording = Recording::open(folder).unwrap();
+    let mut reader = recording.stream(threads_in(folder).0).unwrap();
+    let mut mapped = BTreeMap::new();
+    loop {
+        let event = reader.position();
+        let pages = match reader.next().unwrap() {
+            None => return mapped,
+            Some(Record::Effect(Effect::Map(bytes))) => match Change::decode(bytes).unwrap() {
+                Change::Map { mapping, .. } => mapping.pages,
+                Change::Unmap(pages) => pages,
+                _ => continue,
+            },
+            Some(_) => continue,
+        };
+        mapped.insert((event, mapped.len()), pages.start..pages.end);
+    }
+}
+
 fn open_threads(folder: &Path) -> Timeline {
     open_stream(folder, threads_in(folder).0)
 }
@@ -179,6 +201,7 @@ fn stepped(timeline: &mut Timeline, folder: &Path) -> (usize, Vec<Touch>) {
     // Children that borrow the memory don't count: nothing else happens meanwhile.
     const FORKS: [u32; 4] = [56, 57, 58, 435];
     let mut borrowers = BTreeSet::new();
+    let mapped = mapped_in(folder);
     let mut seen = Accesses::default();
     let mut factory = InstructionInfoFactory::new();
     let mut known: BTreeSet<u32> = timeline
@@ -219,6 +242,9 @@ fn stepped(timeline: &mut Timeline, folder: &Path) -> (usize, Vec<Touch>) {
             };
         }
         if now.event != at.event {
+            for (_, range) in mapped.range((at.event + 1, 0)..(now.event + 1, 0)) {
+                seen.renew(range);
+            }
             let threads = timeline.threads().unwrap();
             let maker = threads.iter().find(|thread| thread.number == at.thread);
             let waits = maker.and_then(|maker| maker.waits);
@@ -282,7 +308,7 @@ fn calls_here(timeline: &mut Timeline, here: Position) -> u32 {
 }
 
 /// The memory of a new thread: what was touched there before was something else.
-fn stack_of(timeline: &mut Timeline, thread: u32, sp: u64) -> std::ops::Range<u64> {
+fn stack_of(timeline: &mut Timeline, thread: u32, sp: u64) -> Range<u64> {
     const FS_BASE: usize = 18;
     let registers = timeline.registers(thread).unwrap().unwrap();
     let mappings = timeline.mappings().unwrap();
@@ -394,7 +420,7 @@ impl Accesses {
         self.open = open;
     }
 
-    fn renew(&mut self, range: &std::ops::Range<u64>) {
+    fn renew(&mut self, range: &Range<u64>) {
         self.settle(|touch| range.contains(&touch.addr));
         self.bytes.retain(|byte, _| !range.contains(byte));
     }
@@ -531,9 +557,12 @@ fn one_thread() {
 }
 
 fn by_stepping() {
-    let program = std::env::var("CLEW_PROGRAM").expect("CLEW_PROGRAM");
-    let program: Vec<&str> = program.split_whitespace().collect();
-    same_as_stepping(&common::record_program(&program), false);
+    let words = |name| std::env::var(name).unwrap_or_default();
+    let (options, program) = (words("CLEW_OPTIONS"), words("CLEW_PROGRAM"));
+    let split = |words: &'static str| words.split_whitespace().collect::<Vec<_>>();
+    let [options, program] = [options, program].map(|words| split(words.leak()));
+    assert!(!program.is_empty(), "CLEW_PROGRAM names none");
+    same_as_stepping(&common::record_program(&options, &program), false);
 }
 
 /// A program of the distribution with threads: whichever is there.
@@ -560,7 +589,7 @@ fn real_program() {
             continue;
         }
         any = true;
-        let folder = common::record_program(program);
+        let folder = common::record_program(&[], program);
         let timeline = &mut open_threads(&folder);
         let limits = TouchLimits {
             accesses: 100_000,

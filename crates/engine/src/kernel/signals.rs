@@ -31,9 +31,13 @@ pub const CALLS: &[Call] = &[
         .waits(Wait::Masked)
         .by(guest::sys_rt_sigsuspend),
     call(131, "sigaltstack", &[In(Bytes(24)), Out(Bytes(24))]).by(guest::sys_sigaltstack),
-    call(200, "tkill", &[Int, Int]).per_thread(),
+    call(200, "tkill", &[Int, Int])
+        .per_thread()
+        .by(guest::sys_tkill),
     call(219, "restart_syscall", &[]).refused(libc::EINTR),
-    call(234, "tgkill", &[Int, Int, Int]).per_thread(),
+    call(234, "tgkill", &[Int, Int, Int])
+        .per_thread()
+        .by(guest::sys_tgkill),
     call(
         270,
         "pselect6",

@@ -154,14 +154,16 @@ pub fn record_with(guest: &str, options: &[&str], arguments: &[&str]) -> PathBuf
     recording
 }
 
-/// Records a program of this machine; its recording.
-pub fn record_program(program: &[&str]) -> PathBuf {
+/// Records a program of this machine, with options of `clew record`; its recording.
+pub fn record_program(options: &[&str], program: &[&str]) -> PathBuf {
     let folder = scratch();
-    let recording = folder.join(format!("{}.rec", program[0]));
+    let name = Path::new(program[0]).file_name().unwrap();
+    let recording = folder.join(name).with_extension("rec");
     let _ = std::fs::remove_dir_all(&recording);
     let recorded = Command::new(clew())
         .args(["record", "-o"])
         .arg(&recording)
+        .args(options)
         .arg("--")
         .args(program)
         .env("CLEW_DIR", &folder)

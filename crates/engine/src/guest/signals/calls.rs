@@ -179,8 +179,26 @@ fn restore_frame(ex: &mut Executor) -> Option<()> {
     Some(())
 }
 
+pub fn sys_tkill(ex: &mut Executor, args: [u64; 6]) -> Outcome {
+    send_to_thread(ex, libc::SYS_tkill, args, args[0])
+}
+
+pub fn sys_tgkill(ex: &mut Executor, args: [u64; 6]) -> Outcome {
+    send_to_thread(ex, libc::SYS_tgkill, args, args[1])
+}
+
 /// kill, tkill, tgkill, rt_sigqueueinfo, rt_tgsigqueueinfo: the kernel's own, made by the kernel
 /// thread that stands for the guest's, so that a signal to oneself arrives before the call ends.
 pub fn sys_send_signal(ex: &mut Executor, nr: i64, args: [u64; 6]) -> Outcome {
     Outcome::Return(ex.call_on_proxy(nr, args))
+}
+
+/// Where schedules are to be made again, a signal to another thread of the process arrives before
+/// the call ends, too.
+fn send_to_thread(ex: &mut Executor, nr: i64, args: [u64; 6], tid: u64) -> Outcome {
+    let outcome = sys_send_signal(ex, nr, args);
+    if outcome == Outcome::Return(0) {
+        ex.await_signal(tid as i32);
+    }
+    outcome
 }

@@ -39,7 +39,7 @@ enum Awaited {
 impl Executor {
     /// No thread can run, and none has been woken. If that can never change, says so; only once.
     pub(super) fn watch_for_deadlock(&mut self) {
-        if self.threads.deadlock_told || !self.all_stuck() {
+        if self.threads.deadlock_told || !self.all_stuck() || self.signal_under_way() {
             return;
         }
         self.threads.deadlock_told = true;
@@ -55,6 +55,14 @@ impl Executor {
         let timed = |thread: &Thread| thread.wait != 0;
         let mut threads = self.threads.iter().map(|(_, thread)| thread);
         threads.all(|thread| at_futex(thread) && !timed(thread)) && !self.signals_may_help()
+    }
+
+    /// Whether one thread has sent another a signal (to cancel it) that wasn't told yet. It was pending before the sender
+    /// came to wait, so a proxy that answers has taken it.
+    fn signal_under_way(&self) -> bool {
+        let threads = self.threads.iter();
+        threads.for_each(|(_, thread)| thread.take_signals());
+        self.gs.hub.any()
     }
 
     /// Whether a signal from outside could run a handler.

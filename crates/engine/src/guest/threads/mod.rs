@@ -29,7 +29,7 @@ use crate::context::{Regs, Xsave};
 use crate::executor::Executor;
 use crate::guest::futex::queues::Queues;
 use crate::guest::signals::ThreadSignals;
-use crate::host::proxy::{Pool, Proxy};
+use crate::host::proxy::{Command, Pool, Proxy, Task};
 use crate::host::sigset::SigSet;
 use crate::kernel::chaos::Chaos;
 
@@ -120,6 +120,17 @@ impl Thread {
             cycles: 0,
             cpu_time: 0,
         })
+    }
+
+    /// Has its proxy take the signals that the kernel has for it; one that makes a call takes them when it can.
+    fn take_signals(&self) {
+        if let (Some(proxy), true) = (self.proxy, self.state != State::OnProxy) {
+            proxy.ask(Command {
+                task: Task::Plain,
+                nr: libc::SYS_gettid,
+                ..Command::default()
+            });
+        }
     }
 
     /// Whether a call that it waited for has ended and rax doesn't have the result yet.
@@ -284,6 +295,18 @@ impl Executor {
         self.threads
             .get(self.threads.current)
             .map_or(0, |thread| thread.tid)
+    }
+
+    /// The current thread has sent a signal to that one. Under policies that make schedules again it isn't a matter of
+    /// time when it comes.
+    pub(in crate::guest) fn await_signal(&self, tid: i32) {
+        let slot = self.threads.slot_of(tid);
+        if let Some(slot) = slot.filter(|&slot| slot != self.threads.current)
+            && self.threads.policy.hunts()
+            && let Some(thread) = self.threads.get(slot)
+        {
+            thread.take_signals();
+        }
     }
 
     /// Where decisions about what the kernel seldom does come from.

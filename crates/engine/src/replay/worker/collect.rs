@@ -19,7 +19,8 @@ use crate::cache::shadow::Shadow;
 const WATCHED: u8 = 1;
 const TIRED: u8 = 2;
 /// A granule is left alone after so many accesses in one turn.
-const TIRING: u32 = 1024;
+const TIRING: u32 = 1 << 14;
+const MOST_EMPTIED: usize = 1 << 10;
 /// The first so many times of an instruction, thread and address, and as many of the last.
 const TIMES: usize = 16;
 /// Words that are looked at.
@@ -146,16 +147,20 @@ impl Collector {
                 self.shadow.set(granule, WATCHED);
             }
         }
+        // To empty a large one takes its time, each turn again.
+        if self.turn.capacity() > MOST_EMPTIED {
+            self.turn = FxHashMap::default();
+        }
     }
 
     /// The current thread is about to do this.
     pub fn touched(&mut self, access: &Access, at: Standing) {
         if access.len <= WHOLE {
-            let granules = Shadow::granule(access.addr)
-                ..=Shadow::granule(access.addr.wrapping_add(access.len - 1));
-            let mut watched = false;
-            for granule in granules {
-                watched |= self.look(granule);
+            let last = access.addr.wrapping_add(access.len - 1);
+            let mut watched = self.look(last);
+            let granules = (access.addr..last).step_by(Shadow::GRANULE as usize);
+            for addr in granules {
+                watched |= Shadow::granule(addr) != Shadow::granule(last) && self.look(addr);
             }
             if watched {
                 self.keep(access.addr, access.len, access.write, at);
@@ -167,7 +172,7 @@ impl Collector {
         let (mut addr, mut piece, mut pieces) = (access.addr, None, 0);
         while addr < end {
             let next = (addr | (Shadow::GRANULE - 1)).saturating_add(1).min(end);
-            if self.look(Shadow::granule(addr)) {
+            if self.look(addr) {
                 piece.get_or_insert(addr);
             } else if let Some(start) = piece.take() {
                 self.keep(start, addr - start, access.write, at);
@@ -184,20 +189,33 @@ impl Collector {
         }
     }
 
-    /// Whether a granule is watched.
-    fn look(&mut self, granule: u32) -> bool {
+    /// Whether the granule of an address is watched.
+    fn look(&mut self, addr: u64) -> bool {
+        let granule = Shadow::granule(addr);
         match self.shadow.state(granule) {
             WATCHED => {
                 let count = self.turn.entry(granule).or_default();
                 *count += 1;
                 if *count >= TIRING {
-                    self.shadow.set(granule, TIRED);
-                    self.complete = false;
+                    self.tire(granule, addr);
                 }
                 true
             }
             TIRED => true,
             _ => false,
+        }
+    }
+
+    /// The current thread isn't looked at there for the rest of its turn: whatever it may do counts as done, so that
+    /// nobody's access is taken for private.
+    fn tire(&mut self, granule: u32, addr: u64) {
+        self.shadow.set(granule, TIRED);
+        self.complete = false;
+        let Some(thread) = self.current else { return };
+        let start = addr / Shadow::GRANULE * Shadow::GRANULE;
+        for (word, bytes) in words(start, Shadow::GRANULE) {
+            let word = self.words.entry(word).or_default();
+            word.touched(thread, bytes, true);
         }
     }
 

@@ -29,7 +29,7 @@ use crate::replay::approach::{Came, Stepped};
 pub struct Sharing {
     shared: Vec<Granules>,
     /// Found by a survey.
-    owners: Option<Owners>,
+    owners: Option<Box<Owners>>,
     touches: Vec<Touch>,
     /// Memory that was mapped or unmapped by the last events, while somebody wants to know.
     renewed: Option<Vec<Range<u64>>>,
@@ -37,7 +37,7 @@ pub struct Sharing {
 
 /// What is done at each access.
 enum Look {
-    Owners(Owners),
+    Owners(Box<Owners>),
     Collect(Box<Collector>),
 }
 
@@ -148,7 +148,7 @@ fn mapped(memory: &Memory, access: &Access) -> Access {
 
 impl Worker {
     pub(super) fn survey(&mut self) -> Done<Reply> {
-        let owners = Owners::new(Look::shadow()?);
+        let owners = Box::new(Owners::new(Look::shadow()?));
         let (look, complete) = self.look(Look::Owners(owners))?;
         if let Look::Owners(owners) = look {
             self.sharing.owners = Some(owners);

@@ -473,10 +473,7 @@ mod tests {
         let mut bench = Bench::new("", 3);
         // 0 and 1 wake each other for ever.
         let mut rounds = 0;
-        loop {
-            let Some(slot @ (0 | 1)) = bench.current else {
-                break;
-            };
+        while let Some(slot @ (0 | 1)) = bench.current {
             bench.queue.push_back(1 - slot);
             bench.queue.retain(|&other| other != slot);
             bench.blocks();
