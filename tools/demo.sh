@@ -58,7 +58,7 @@ clew hunt ./jobs >hunt || fail "the hunt found nothing: $(cat hunt)"
 cat hunt
 grep -q '^found: jobs-1, SIGSEGV' hunt || fail "that isn't the crash of jobs.c"
 
-step "4. The recording is that run: the same crash, and even the same times of day, in every replay."
+step "4. The recording is that run: the same crash, and even the same time of day (in microseconds), in every replay."
 typed 'clew replay jobs-1 >first;  echo status $?'
 status=0
 clew replay jobs-1 >first 2>replay.err || status=$?
@@ -90,7 +90,13 @@ grep -q "worker (.*jobs.c" gdb || fail "it isn't a worker that frees the job"
 shown "The cause: a worker frees the job in line $freed, while cancel has found it (line $found) but has no reference yet
 (line $held). Both are done under the lock, but not both at once."
 
-step "6. Repaired: find_job takes the reference, before it gives up the lock. The hunt finds nothing any more."
+step "6. Which switches between threads does it take? The same hunt, then the failing run again and again with fewer of them."
+typed clew hunt --minimize=150 ./jobs
+clew hunt --minimize=150 ./jobs >minimized || fail "the hunt found nothing: $(cat minimized)"
+sed '/^  \(replay\|debug\|again\) /d' minimized
+grep -q '^minimized: jobs-3, SIGSEGV' minimized || fail "it wasn't minimized"
+
+step "7. Repaired: find_job takes the reference, before it gives up the lock. The hunt finds nothing any more."
 sed -e "$held d" -e 's/struct job \*job = unfinished\[id\];/&\n    if (job != NULL) job->refs++;/' -e '/^static void hold_job/,/^}/d' jobs.c >repaired.c
 typed diff jobs.c repaired.c
 diff jobs.c repaired.c && fail "nothing was repaired"
@@ -107,6 +113,7 @@ cat <<END
   export CLEW_DIR=$CLEW_DIR PATH=$(dirname "$clew"):\$PATH
   clew debug jobs-1                    gdb at the crash: reverse-next, reverse-continue, info threads
   clew dump jobs-1 | less              every system call, and every switch of threads, to the instruction
+  clew debug jobs-3                    the same with fewer switches
   clew hunt --keep 5 ./jobs            five more failing runs
   clew pack jobs-1 -o jobs-1.clew      one file for a colleague, who needs neither the program nor its libraries
   clew record PROG; clew hunt PROG     your own program

@@ -57,7 +57,7 @@ static void say(const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    printf("%02ld.%06ld %s\n", now.tv_sec % 60, now.tv_nsec / 1000, text);
+    printf("%ld %s\n", now.tv_sec * 1000000 + now.tv_nsec / 1000, text);
 }
 
 // Jobs and their references. new_job and free_job are called with the lock taken.
