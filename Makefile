@@ -8,7 +8,7 @@ CLEW = target/x86_64-unknown-linux-musl/release/clew
 
 help:
 	@echo "make build      the clew command, in $(CLEW)"
-	@echo "make demo       clew at work: recorded, replayed, from a crash back to its cause"
+	@echo "make demo       clew at work: a rare crash found, replayed, traced back to its cause"
 	@echo "make test       format, lints, unit tests, guests and real programs"
 	@echo "make test-all   the same and the long ones"
 	@echo "make bench      the speed table (README.md, docs/bench.md)"

@@ -117,3 +117,14 @@ static void fault_report(const char *name, char *code, char *at, char *after) {
     say("%s", line);
 }
 #define REPORT(name) fault_report(#name, case_##name, at_##name, after_##name)
+
+// A whole program: each of the cases in turn.
+#define FAULT_DEFINE(name, before, at) CASE(name, before, at)
+#define FAULT_RUN(name, before, at) fault_registers(); REPORT(name);
+#define FAULT_MAIN(CASES)   \
+    CASES(FAULT_DEFINE)     \
+    int main(void) {        \
+        fault_setup();      \
+        CASES(FAULT_RUN)    \
+        say("done");        \
+    }

@@ -54,13 +54,13 @@ pub enum Command {
     #[command(name = clew_hunt::guard::COMMAND, hide = true)]
     HuntGuard(Guard),
 
-    /// Tells a hunt what threads of a recorded run share
-    #[command(name = clew_hunt::idiom::profile::COMMAND, hide = true)]
-    HuntProfile(crate::profile::Profiled),
-
     /// Tells a hunt the lines of a run
     #[command(name = clew_hunt::explain::COMMAND, hide = true)]
     ExplainRun(ExplainRun),
+
+    /// Tells a hunt what threads of a recorded run share
+    #[command(name = clew_hunt::idiom::profile::COMMAND, hide = true)]
+    HuntProfile(crate::profile::Profiled),
 
     /// Find where a condition becomes true, or false
     #[command(after_help = WATCH_HELP, override_usage = "clew watch [OPTIONS] [REC] <EXPR>")]

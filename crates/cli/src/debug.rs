@@ -6,14 +6,13 @@ use std::path::PathBuf;
 use crate::arguments::Debug;
 use crate::arguments::Engine;
 use crate::recordings::dump::lines;
-use crate::recordings::{self};
+use crate::recordings::{self, Opened};
 use crate::replay::CANT_REPLAY;
 use crate::run;
-use crate::{machine, text, variables};
+use crate::{text, variables};
 use clew_gdb::launch::{self, Folder};
 use clew_gdb::{Error, Helper, Session};
 use clew_recording::event::{StreamId, ThreadId};
-use clew_recording::meta::Meta;
 use clew_recording::reader::{Recording, StreamInfo};
 use clew_recording::summary::{self, End};
 use clew_timeline::program::Program;
@@ -56,22 +55,12 @@ impl Helper for Knowing<'_> {
 }
 
 pub fn debug(line: &Debug, envp: &[&CStr]) -> i32 {
-    let folder = match recordings::find(envp, line.recording.as_deref()) {
-        Ok(folder) => folder,
-        Err(error) => return text::failed(&error),
-    };
-    let name = recordings::name(&folder);
-    let meta = match Meta::read(&folder) {
-        Ok(meta) => meta,
-        Err(error) => return text::failed(&error),
-    };
-    if let Err(why) = meta.fits(&machine::here(false)) {
-        text::failed(&format!("{name} can't be replayed: {why}"));
-        return CANT_REPLAY;
-    }
-    let recording = match Recording::open(&folder) {
-        Ok(recording) => recording,
-        Err(error) => return text::failed(&error),
+    let opened = recordings::open(envp, line.recording.as_deref());
+    let Opened {
+        name, recording, ..
+    } = match opened {
+        Ok(opened) => opened,
+        Err(why) => return why.failed(),
     };
     let chosen = choose(recording.streams(), line.pid, line.exec);
     let stream = match chosen {

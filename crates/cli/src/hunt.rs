@@ -165,7 +165,7 @@ impl Screen<'_> {
                 self.clear();
                 if let Some(minimized) = &found.minimized {
                     let again = |smaller: &clew_hunt::minimize::Smaller| {
-                        self.command(&found.plan.following(&smaller.schedule))
+                        self.command(&found.plan.following(&smaller.schedule).options())
                     };
                     let text = lines::minimized(&found.name, minimized, self.style, &again);
                     text::print(&text);

@@ -5,11 +5,10 @@ use std::ffi::CStr;
 
 use crate::arguments::Engine;
 use crate::arguments::Replay;
-use crate::recordings;
+use crate::recordings::{self, Opened};
 use crate::run;
 use crate::{machine, outcome, text, variables};
 use clew_engine::replay::tree::{self, Request};
-use clew_recording::meta::Meta;
 use clew_recording::reader::Recording;
 
 /// The recording ends before the program did.
@@ -93,31 +92,21 @@ fn engine(recording: &Recording, request: &Request) -> Result<Replayed, Failure>
 }
 
 pub fn replay(line: &Replay, envp: &[&CStr]) -> i32 {
-    let folder = match recordings::find(envp, line.recording.as_deref()) {
-        Ok(folder) => folder,
-        Err(error) => return text::failed(&error),
+    let Opened {
+        name,
+        meta,
+        recording,
+    } = match recordings::open(envp, line.recording.as_deref()) {
+        Ok(opened) => opened,
+        Err(why) => return why.failed(),
     };
-    let name = recordings::name(&folder);
-    let meta = match Meta::read(&folder) {
-        Ok(meta) => meta,
-        Err(error) => return text::failed(&error),
-    };
-    let here = machine::here(false);
-    if let Err(why) = meta.fits(&here) {
-        text::failed(&format!("{name} can't be replayed: {why}"));
-        return CANT_REPLAY;
-    }
-    if meta.machine.vendor != here.vendor && !line.quiet {
+    if meta.machine.vendor != machine::here(false).vendor && !line.quiet {
         let vendor = text::plain(&meta.machine.vendor);
         eprintln!(
             "clew: recorded on a CPU by {vendor}; instructions that approximate (rsqrtps, rcpps) may \
              answer differently here"
         );
     }
-    let recording = match Recording::open(&folder) {
-        Ok(recording) => recording,
-        Err(error) => return text::failed(&error),
-    };
     if let Some(pid) = line.pid
         && !recording.streams().iter().any(|info| info.start.pid == pid)
     {

@@ -5,12 +5,10 @@ use std::ffi::{CStr, OsStr};
 use crate::arguments::Engine;
 use crate::arguments::Watch;
 use crate::debug::choose;
-use crate::recordings;
+use crate::recordings::{self, Opened};
 use crate::replay::{CANT_REPLAY, DIVERGED};
 use crate::run;
-use crate::{machine, text, variables};
-use clew_recording::meta::Meta;
-use clew_recording::reader::Recording;
+use crate::{text, variables};
 use clew_timeline::program::Program;
 use clew_timeline::transition::Flip;
 use clew_timeline::watch::{Found, Question, Report, Seen, Tint, WatchError};
@@ -37,21 +35,14 @@ pub fn watch(line: &Watch, envp: &[&CStr]) -> i32 {
         text::failed(error);
         CANT_REPLAY
     };
-    let folder = match recordings::find(envp, recording) {
-        Ok(folder) => folder,
-        Err(error) => return unable(&error),
-    };
-    let name = recordings::name(&folder);
-    let meta = match Meta::read(&folder) {
-        Ok(meta) => meta,
-        Err(error) => return unable(&error),
-    };
-    if let Err(why) = meta.fits(&machine::here(false)) {
-        return unable(&format!("{name} can't be replayed: {why}"));
-    }
-    let recording = match Recording::open(&folder) {
-        Ok(recording) => recording,
-        Err(error) => return unable(&error),
+    let Opened {
+        name, recording, ..
+    } = match recordings::open(envp, recording) {
+        Ok(opened) => opened,
+        Err(why) => {
+            why.failed();
+            return CANT_REPLAY;
+        }
     };
     let stream = match choose(recording.streams(), line.pid, line.exec) {
         Ok(stream) => stream,

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 
 use crate::guard::Guard;
-use crate::minimize::SCHEDULE;
+use crate::strategy::SCHEDULE;
 
 mod deadlock;
 mod names;

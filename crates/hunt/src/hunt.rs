@@ -193,7 +193,7 @@ pub(crate) struct Hunt<'a> {
 }
 
 /// What the first run gives the others: their time limit, and what leads them.
-type Begun<'a> = (Option<Duration>, Option<Guide<'a>>);
+type Begun<'a> = (Duration, Option<Guide<'a>>);
 
 impl Hunt<'_> {
     /// Also the time limit of the runs.
@@ -206,7 +206,7 @@ impl Hunt<'_> {
         let Some((timeout, guide)) = self.first(&mut report, watch)? else {
             return Ok((report, None));
         };
-        let guide = guide.as_ref();
+        let (timeout, guide) = (Some(timeout), guide.as_ref());
         let mut ended = self.is_over(&report);
         if ended.is_none() {
             let (tell, hear) = mpsc::channel();
@@ -241,7 +241,7 @@ impl Hunt<'_> {
 
     /// Whether runs are to be given up.
     fn ends(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) || self.over.load(Ordering::Relaxed)
+        self.is_stopped() || self.over.load(Ordering::Relaxed)
     }
 
     /// An ordinary run: shows how long the program is. None if it was stopped.
@@ -269,7 +269,7 @@ impl Hunt<'_> {
             None => LEAST_TIMEOUT,
         };
         let usual = (took * PATIENCE).max(least);
-        Ok(Some((Some(settings.timeout.unwrap_or(usual)), guide)))
+        Ok(Some((settings.timeout.unwrap_or(usual), guide)))
     }
 
     /// A job: one run after the other.
@@ -332,9 +332,8 @@ impl Hunt<'_> {
         timeout: Option<Duration>,
     ) -> Result<Option<Done>, HuntError> {
         let folder = self.folder(&run.to_string());
-        let stop = || self.ends();
-        let (runner, options) = (&self.settings.runner, plan.options());
-        let outcome = runner.run(&options, &folder.path, timeout, &self.guard, &stop)?;
+        let (runner, stop) = (&self.settings.runner, || self.ends());
+        let outcome = runner.run(&plan, &folder.path, timeout, &self.guard, &stop)?;
         let Some(outcome) = outcome else {
             return Ok(None);
         };

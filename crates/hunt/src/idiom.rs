@@ -90,7 +90,7 @@ impl<'a> Guide<'a> {
                 let path = self.dir.join(format!("{n}.txt"));
                 let written = std::fs::write(&path, script.to_string());
                 written.map_err(HuntError::io(path.display().to_string()))?;
-                Plan::with_script(path, chaos)
+                random(settings.shard.run(n)).following(&path)
             }
         }))
     }

@@ -17,14 +17,13 @@ use clew_recording::script::Script;
 use crate::explain::{self, Explained};
 use crate::hunt::{Folder, Found, Hunt, News};
 use crate::run::{Ended, Outcome};
+use crate::strategy::SCHEDULE;
 use crate::{HuntError, measure, turns};
 
 pub mod shrink;
 
 use shrink::{Order, Tried, Trier, alone, shrink, truer};
 
-/// The schedule's name in the folder of its recording.
-pub const SCHEDULE: &str = "schedule.txt";
 /// So often the whole schedule, and what was found at the end, is tried.
 const TRIES: usize = 3;
 /// If more than one preemption is left, other parts are left out first, in these orders: fewer may be enough.
@@ -34,7 +33,7 @@ const OTHER_ORDERS: [Order; 4] = [
     Order::Mixed(2),
     Order::Mixed(3),
 ];
-/// Before that, so many of its preemptions are tried alone.
+/// After that, so many of its preemptions are tried alone.
 const ALONE: usize = 100;
 /// How often there are news although nothing happened.
 const BEAT: Duration = Duration::from_millis(200);
@@ -307,15 +306,6 @@ impl Runs<'_, '_> {
         // Some are needed to see whether it fails again.
         let most = self.most;
         self.most = most.saturating_sub(TRIES as u64);
-        if best.preemptions() > 1 {
-            let alone = alone(whole, ALONE);
-            match self.first(&alone) {
-                Ok(Some((n, recorded))) => *best = truer(alone[n].clone(), recorded),
-                Ok(None) | Err(Halt::Stopped(_)) => {}
-                Err(Halt::Failed(error)) => return Err(error),
-            }
-            self.progress.preemptions = best.preemptions() as u64;
-        }
         for order in OTHER_ORDERS {
             if best.preemptions() < 2 {
                 break;
@@ -334,6 +324,15 @@ impl Runs<'_, '_> {
                 Some(Halt::Stopped(_)) => break,
                 None => {}
             }
+        }
+        if best.preemptions() > 1 {
+            let alone = alone(whole, ALONE);
+            match self.first(&alone) {
+                Ok(Some((n, recorded))) => *best = truer(alone[n].clone(), recorded),
+                Ok(None) | Err(Halt::Stopped(_)) => {}
+                Err(Halt::Failed(error)) => return Err(error),
+            }
+            self.progress.preemptions = best.preemptions() as u64;
         }
         self.most = most;
         Ok(())
@@ -415,18 +414,18 @@ impl One<'_> {
         }
         let plan = &self.found.plan;
         let file = self.scripts.join(number.to_string());
-        let options = match script {
+        let plan = match script {
             Some(script) => {
                 write_script(&file, script)?;
-                plan.following(&file)
+                &plan.following(&file)
             }
-            None => plan.options(),
+            None => plan,
         };
         let folder = self.hunt.folder(&format!("minimize-{number}"));
         let stop = || not_wanted() || self.stopped().is_some();
         let runner = &self.hunt.settings.runner;
         let guard = &self.hunt.guard;
-        let outcome = runner.run(&options, &folder.path, self.timeout, guard, &stop)?;
+        let outcome = runner.run(plan, &folder.path, self.timeout, guard, &stop)?;
         let _ = std::fs::remove_file(file);
         let Some(outcome) = outcome else {
             return match self.stopped() {

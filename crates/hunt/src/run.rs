@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use crate::guard::Guard;
-use crate::{HuntError, measure};
+use crate::{HuntError, Plan, measure};
 
 /// Output beyond this is dropped: conditions and reports look at what came first.
 const MOST_OUTPUT: usize = 8 << 20;
@@ -91,7 +91,7 @@ impl Runner {
     /// Records one run into `folder`, with these options for its schedule. None if the hunt was stopped meanwhile.
     pub fn run(
         &self,
-        schedule: &[String],
+        plan: &Plan,
         folder: &Path,
         timeout: Option<Duration>,
         guard: &Guard,
@@ -101,7 +101,7 @@ impl Runner {
         let mut child = Command::new(&self.exe)
             .args(["record", "--hunted", "--on-deadlock=stop", "-o"])
             .arg(folder)
-            .args(schedule)
+            .args(plan.options())
             .args(&self.options)
             .arg("--")
             .args(&self.program)

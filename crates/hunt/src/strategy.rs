@@ -5,8 +5,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use crate::minimize::SCHEDULE;
-
 /// How the runs of a hunt differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
@@ -34,6 +32,9 @@ pub struct Plan {
     /// A file with the turns to follow, instead of all that but chaos.
     pub script: Option<PathBuf>,
 }
+
+/// What a recording calls the schedule that it was made with.
+pub const SCHEDULE: &str = "schedule.txt";
 
 /// What of all runs is this hunt's part: runs whose number leaves `index` when divided by `of`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,11 +138,12 @@ impl Plan {
         }
     }
 
-    /// Follows the turns in that file.
-    pub fn with_script(script: PathBuf, chaos: Option<&str>) -> Plan {
+    /// Follows the turns in that file, with the same chaos.
+    pub fn following(&self, script: &Path) -> Plan {
         Plan {
-            chaos: chaos.map(str::to_owned),
-            script: Some(script),
+            seed: self.seed,
+            chaos: self.chaos.clone(),
+            script: Some(script.into()),
             ..Plan::ordinary()
         }
     }
@@ -156,30 +158,28 @@ impl Plan {
         Ok(())
     }
 
-    /// The options for a run that follows a schedule, with the same chaos.
-    pub fn following(&self, script: &std::path::Path) -> Vec<String> {
-        let mut words = vec!["--script".into(), script.to_string_lossy().into_owned()];
-        if let Some(chaos) = &self.chaos {
-            words.extend(["--seed".into(), self.seed.to_string()]);
-            words.push(format!("--chaos={chaos}"));
-        }
-        words
-    }
-
     /// The options of `clew record` (and `clew run`) for it.
     pub fn options(&self) -> Vec<String> {
-        if let Some(script) = &self.script {
-            return self.following(script);
-        }
-        let mut words = vec!["--sched".into(), self.sched.into()];
+        let mut words = Vec::new();
         let mut option = |name: &str, value: Option<String>| {
             if let Some(value) = value {
                 words.extend([name.into(), value]);
             }
         };
-        option("--seed", Some(self.seed.to_string()));
-        option("--depth", self.depth.map(|depth| depth.to_string()));
-        option("--length", self.length.map(|length| length.to_string()));
+        match &self.script {
+            Some(script) => {
+                option("--script", Some(script.to_string_lossy().into_owned()));
+                // Only what chaos does follows from the seed then.
+                let seed = self.chaos.as_ref().map(|_| self.seed.to_string());
+                option("--seed", seed);
+            }
+            None => {
+                option("--sched", Some(self.sched.into()));
+                option("--seed", Some(self.seed.to_string()));
+                option("--depth", self.depth.map(|depth| depth.to_string()));
+                option("--length", self.length.map(|length| length.to_string()));
+            }
+        }
         words.extend(self.chaos.as_ref().map(|what| format!("--chaos={what}")));
         words
     }
@@ -228,10 +228,13 @@ mod tests {
 
     #[test]
     fn a_plan_with_turns_of_its_own() {
-        let plan = Plan::with_script("/x/1.txt".into(), None);
-        assert_eq!(plan.options(), ["--script", "/x/1.txt"]);
-        let plan = Plan::with_script("/x/1.txt".into(), Some("wakes"));
-        let words = "--script /x/1.txt --seed 1 --chaos=wakes";
+        let following = |chaos| {
+            let plan = Strategy::Random.plan(7, 1, None, chaos);
+            plan.following(Path::new("/x/1.txt"))
+        };
+        assert_eq!(following(None).options(), ["--script", "/x/1.txt"]);
+        let plan = following(Some("wakes"));
+        let words = format!("--script /x/1.txt --seed {} --chaos=wakes", plan.seed);
         assert_eq!(plan.options().join(" "), words);
     }
 

@@ -6,8 +6,8 @@ use crate::value::{Context, Place};
 use crate::variables::Catalog;
 use crate::{Error, Frame, Modules, Reader, Registers, Unit};
 use gimli::{
-    AttributeValue, DieReference, EvaluationResult, Expression, Location, Piece, Reader as _,
-    Register, Value, ValueType, constants as dw,
+    AttributeValue, DieReference, Evaluation, EvaluationResult, Expression, Location, Piece,
+    Reader as _, Register, Value, ValueType, constants as dw,
 };
 use std::rc::Rc;
 
@@ -135,26 +135,26 @@ impl Locator<'_> {
         if self.depth == DEEPEST {
             return Err(NoPlace::Unknown("its location refers to itself".into()));
         }
-        self.depth += 1;
-        let result = self.run_here(entry, unit, bias, expression, initial);
-        self.depth -= 1;
-        result
-    }
-
-    fn run_here(
-        &mut self,
-        entry: &Entry,
-        unit: &Unit<'_>,
-        bias: u64,
-        expression: Expression<Reader>,
-        initial: Option<u64>,
-    ) -> Result<Vec<Piece<Reader>>, NoPlace> {
         let mut evaluation = expression.evaluation(unit.encoding());
         evaluation.set_max_iterations(MOST_STEPS);
         if let Some(initial) = initial {
             evaluation.set_initial_value(initial);
             evaluation.set_object_address(initial);
         }
+        self.depth += 1;
+        let result = self.answered(entry, unit, bias, evaluation);
+        self.depth -= 1;
+        result
+    }
+
+    /// Goes through an evaluation, with an answer to whatever it asks for.
+    fn answered(
+        &mut self,
+        entry: &Entry,
+        unit: &Unit<'_>,
+        bias: u64,
+        mut evaluation: Evaluation<Reader>,
+    ) -> Result<Vec<Piece<Reader>>, NoPlace> {
         let mut state = evaluation.evaluate()?;
         loop {
             state = match state {

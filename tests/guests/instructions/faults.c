@@ -70,11 +70,4 @@
     X(movnti_ro, "", "movnti %rax, (%rbx)") \
     X(movabs_load, "", "movabs 0x7fffffffe000, %rax") \
     X(address32, "mov $0x1000, %edi", "mov (%edi), %rax")
-#define DEFINE(name, before, at) CASE(name, before, at)
-CASES(DEFINE)
-int main(void) {
-    fault_setup();
-#define RUN(name, before, at) fault_registers(); REPORT(name);
-    CASES(RUN)
-    say("done");
-}
+FAULT_MAIN(CASES)

@@ -8,11 +8,4 @@
     X(jump_kernel, "mov $0xffffffff80000000, %rax", "jmp *%rax") \
     X(load_kernel, "mov $0xffffffff80000000, %rax", "mov (%rax), %rcx") \
     X(jump_vsyscall_page_end, "mov $0xffffffffff600fff, %rax", "mov (%rax), %cl")
-#define DEFINE(name, before, at) CASE(name, before, at)
-CASES(DEFINE)
-int main(void) {
-    fault_setup();
-#define RUN(name, before, at) fault_registers(); REPORT(name);
-    CASES(RUN)
-    say("done");
-}
+FAULT_MAIN(CASES)

@@ -35,11 +35,4 @@
     X(ac_load, "pushf; orl $0x40000, (%rsp); popf", "mov 1(%rsi), %eax") \
     X(ac_store, "pushf; orl $0x40000, (%rsp); popf", "mov %ax, 3(%rsi)") \
     X(ldmxcsr_bad, "movl $0xffffffff, (%rsi)", "ldmxcsr (%rsi)")
-#define DEFINE(name, before, at) CASE(name, before, at)
-CASES(DEFINE)
-int main(void) {
-    fault_setup();
-#define RUN(name, before, at) fault_registers(); REPORT(name);
-    CASES(RUN)
-    say("done");
-}
+FAULT_MAIN(CASES)

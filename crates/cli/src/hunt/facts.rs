@@ -164,7 +164,7 @@ fn smaller(found: &Found, smaller: &Smaller) -> MinimizedFacts {
         seconds: Some(smaller.elapsed.as_secs_f64()),
         tried: Some(tried),
         failed: Some(failed),
-        options: Some(found.plan.following(&smaller.schedule)),
+        options: Some(found.plan.following(&smaller.schedule).options()),
         program: explained.map(|explained| explained.program.clone()),
         switches: explained.map(|explained| explained.preemptions.clone()),
         deadlock_threads: explained.and_then(waiting),

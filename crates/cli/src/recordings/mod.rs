@@ -4,8 +4,11 @@ pub mod arguments;
 pub mod dump;
 pub mod info;
 pub mod ls;
+mod open;
 pub mod pack;
 pub mod rm;
+
+pub use open::{Opened, open};
 
 use std::ffi::{CStr, OsStr};
 use std::path::{Path, PathBuf};
