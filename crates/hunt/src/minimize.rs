@@ -327,9 +327,13 @@ impl Runs<'_, '_> {
         }
         if best.preemptions() > 1 {
             let alone = alone(whole, ALONE);
+            let failing = self.best.take();
             match self.first(&alone) {
-                Ok(Some((n, recorded))) => *best = truer(alone[n].clone(), recorded),
-                Ok(None) | Err(Halt::Stopped(_)) => {}
+                // Others may have been interrupted for the sake of that thread: what was recorded counts.
+                Ok(Some((_, recorded))) if recorded.preemptions() < best.preemptions() => {
+                    *best = recorded;
+                }
+                Ok(_) | Err(Halt::Stopped(_)) => self.best = failing,
                 Err(Halt::Failed(error)) => return Err(error),
             }
             self.progress.preemptions = best.preemptions() as u64;

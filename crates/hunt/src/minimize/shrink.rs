@@ -159,14 +159,28 @@ impl<T: Trier> Work<'_, T> {
     }
 }
 
-/// A schedule's preemptions one by one, each without all others; so many at most, from everywhere in it.
+/// A schedule's preemptions one by one, each without all others; so many at most, from everywhere in it. The thread runs
+/// to that point as soon as it can, then the others, in their order.
 pub fn alone(script: &Script, most: usize) -> Vec<Script> {
     let all = forced(script);
     let stride = all.len().div_ceil(most.max(1)).max(1);
-    let each = all.iter().step_by(stride).map(|one| {
-        let mut others = all.clone();
-        others.remove(one);
-        without(script, &others)
+    let mut threads: Vec<u32> = Vec::new();
+    for turn in &script.turns {
+        if !threads.contains(&turn.thread) {
+            threads.push(turn.thread);
+        }
+    }
+    let free = |&thread: &u32| Turn {
+        thread,
+        end: End::Free,
+    };
+    let each = all.iter().step_by(stride).map(|&one| {
+        let first = script.turns[one];
+        let others = threads.iter().filter(|&&thread| thread != first.thread);
+        Script {
+            process: script.process.clone(),
+            turns: [first].into_iter().chain(others.map(free)).collect(),
+        }
     });
     each.collect()
 }
@@ -337,10 +351,13 @@ mod tests {
         let script = two_threads(7);
         let all = alone(&script, 100);
         assert_eq!(all.len(), 7);
-        assert!(all.iter().all(|one| one.preemptions() <= 1));
-        let turn = |n: usize| script.turns[n];
-        // The last one has nobody behind it to go on.
-        assert!((0..6).all(|n| all[n].turns.contains(&turn(n))));
+        for (one, turn) in all.iter().zip(&script.turns) {
+            let other = Turn {
+                thread: 1 - turn.thread,
+                end: End::Free,
+            };
+            assert_eq!(one.turns, [*turn, other]);
+        }
         assert_eq!(alone(&script, 3).len(), 3);
     }
 
