@@ -165,7 +165,8 @@ impl Screen<'_> {
                 self.clear();
                 if let Some(minimized) = &found.minimized {
                     let again = |smaller: &clew_hunt::minimize::Smaller| {
-                        self.command(&found.plan.following(&smaller.schedule).options())
+                        let plan = found.plan.following(&smaller.schedule);
+                        self.command(&plan.options(), &smaller.ended)
                     };
                     let text = lines::minimized(&found.name, minimized, self.style, &again);
                     text::print(&text);
@@ -240,13 +241,18 @@ impl Screen<'_> {
         let row = |what: &str, command: String| format!("  {what:9}{command}\n");
         out.push_str(&row("replay", format!("clew replay {name}")));
         out.push_str(&row("debug", format!("clew debug {name}")));
-        out.push_str(&row("again", self.command(&found.plan.options())));
+        let again = self.command(&found.plan.options(), &found.ended);
+        out.push_str(&row("again", again));
         out
     }
 
-    /// The command that makes a run once more.
-    fn command(&self, options: &[String]) -> String {
-        let options = text::command(options);
+    /// The command that makes a run once more. A deadlock would last for ever.
+    fn command(&self, options: &[String], ended: &Ended) -> String {
+        let mut options = options.to_vec();
+        if matches!(ended, Ended::Deadlock(_)) {
+            options.push("--on-deadlock=stop".into());
+        }
+        let options = text::command(&options);
         let words = self.settings.runner.program.iter();
         let words: Vec<String> = words
             .map(|word| word.to_string_lossy().into_owned())
