@@ -90,11 +90,12 @@ grep -q "worker (.*jobs.c" gdb || fail "it isn't a worker that frees the job"
 shown "The cause: a worker frees the job in line $freed, while cancel has found it (line $found) but has no reference yet
 (line $held). Both are done under the lock, but not both at once."
 
-step "6. Which switches between threads does it take? The same hunt, then the failing run again and again with fewer of them."
-typed clew hunt --minimize=150 ./jobs
-clew hunt --minimize=150 ./jobs >minimized || fail "the hunt found nothing: $(cat minimized)"
+step "6. Which switch of threads does it take? Led by the order of accesses to memory, then with fewer switches again and again."
+typed clew hunt --sched idiom --minimize ./jobs
+clew hunt --sched idiom --minimize ./jobs >minimized || fail "the hunt found nothing: $(cat minimized)"
 sed '/^  \(replay\|debug\|again\) /d' minimized
 grep -q '^minimized: jobs-3, SIGSEGV' minimized || fail "it wasn't minimized"
+grep -q 'was switched away here .* in \(cancel\|find_job\|hold_job\)$' minimized || fail "not the switch between find_job and hold_job"
 
 step "7. Repaired: find_job takes the reference, before it gives up the lock. The hunt finds nothing any more."
 sed -e "$held d" -e 's/struct job \*job = unfinished\[id\];/&\n    if (job != NULL) job->refs++;/' -e '/^static void hold_job/,/^}/d' jobs.c >repaired.c
@@ -113,7 +114,7 @@ cat <<END
   export CLEW_DIR=$CLEW_DIR PATH=$(dirname "$clew"):\$PATH
   clew debug jobs-1                    gdb at the crash: reverse-next, reverse-continue, info threads
   clew dump jobs-1 | less              every system call, and every switch of threads, to the instruction
-  clew debug jobs-3                    the same with fewer switches
+  clew debug jobs-3                    the one with as few switches as it takes
   clew hunt --keep 5 ./jobs            five more failing runs
   clew pack jobs-1 -o jobs-1.clew      one file for a colleague, who needs neither the program nor its libraries
   clew record PROG; clew hunt PROG     your own program

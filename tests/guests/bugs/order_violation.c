@@ -35,7 +35,7 @@ static char request[4096];
 
 static void *prepare(void *arg) {
     for (size_t at = 0; at < sizeof request - 1; at++) request[at] = 'a' + at * 7 % 26;
-    for (int round = 0; round < 30; round++) request[round] = 'a' + checksum(request) % 26;
+    for (int round = 0; round < 120; round++) request[round] = 'a' + checksum(request) % 26;
     return arg;
 }
 
