@@ -21,11 +21,10 @@ use crate::run::{Ended, Outcome, Runner};
 use crate::strategy::{Plan, Shard, Strategy};
 use crate::{Condition, HuntError};
 
-/// Without a time limit for runs they get so much longer than the first took, and at least this.
+/// Without a time limit for runs they get so much longer than the first took, and at least this: schedules under which
+/// threads that poll have long turns take seconds, and deadlocks are told at once anyway.
 const PATIENCE: u32 = 20;
-const LEAST_TIMEOUT: Duration = Duration::from_secs(2);
-/// Runs with a schedule of their own may poll for long before somebody else gets a turn.
-const LEAST_LED_TIMEOUT: Duration = Duration::from_secs(10);
+const LEAST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often there are news although nothing happened.
 const BEAT: Duration = Duration::from_millis(200);
 /// A deadlock's lines are left out if it takes longer to tell them.
@@ -264,11 +263,7 @@ impl Hunt<'_> {
         let took = done.outcome.took;
         let guide = self.guide(&done.folder.path)?;
         self.judge(done, report, watch)?;
-        let least = match guide {
-            Some(_) => LEAST_LED_TIMEOUT,
-            None => LEAST_TIMEOUT,
-        };
-        let usual = (took * PATIENCE).max(least);
+        let usual = (took * PATIENCE).max(LEAST_TIMEOUT);
         Ok(Some((settings.timeout.unwrap_or(usual), guide)))
     }
 

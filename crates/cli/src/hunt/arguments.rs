@@ -59,7 +59,7 @@ pub struct Hunt {
     #[arg(long, value_name = "WHAT", value_parser = str::parse::<Condition>)]
     pub fail_if: Vec<Condition>,
 
-    /// How long a run may take (default: twenty times the first one, and at least 2 seconds)
+    /// How long a run may take (default: twenty times the first one, and at least 10 seconds)
     #[arg(long, value_name = "T", value_parser = duration)]
     pub timeout: Option<Duration>,
 
