@@ -155,6 +155,26 @@ pub fn differing_file(one: (&str, &Files), other: (&str, &Files)) -> Option<Stri
     Some(format!("file {extra} is there only {}", other.0))
 }
 
+/// The exit status, if it wasn't a signal.
+pub fn code(outcome: &Outcome) -> Option<i32> {
+    outcome.status.and_then(|status| status.code())
+}
+
+/// All that it printed.
+pub fn text(outcome: &Outcome) -> String {
+    let mut text = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    text.push_str(&String::from_utf8_lossy(&outcome.stderr));
+    text
+}
+
+/// Fails with what was printed, unless all is fine.
+pub fn check(fine: bool, what: &str, outcome: &Outcome) -> Result<(), Failed> {
+    match fine {
+        true => Ok(()),
+        false => Err(format!("{what} ({:?})\n{}", outcome.status, text(outcome)).into()),
+    }
+}
+
 /// A failure with what was printed and how to see it again.
 pub fn report(what: &str, outcome: &Outcome, jobs: &[(&str, &Job)]) -> Failed {
     let mut text = format!(

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use clew_tests::compare::{check, code, text};
 use clew_tests::header::Header;
 use clew_tests::run::{Job, Outcome};
 use clew_tests::{clew, compile, scratch};
@@ -124,23 +125,6 @@ impl Bench {
         let replayed = self.clew(&["replay", "--verify", name]);
         let same = replayed.stdout == recorded.stdout && replayed.status == recorded.status;
         check(same, "the replay differs", &replayed)
-    }
-}
-
-fn code(outcome: &Outcome) -> Option<i32> {
-    outcome.status.and_then(|status| status.code())
-}
-
-fn text(outcome: &Outcome) -> String {
-    let mut text = String::from_utf8_lossy(&outcome.stdout).into_owned();
-    text.push_str(&String::from_utf8_lossy(&outcome.stderr));
-    text
-}
-
-fn check(fine: bool, what: &str, outcome: &Outcome) -> Result<(), Failed> {
-    match fine {
-        true => Ok(()),
-        false => Err(format!("{what} ({:?})\n{}", outcome.status, text(outcome)).into()),
     }
 }
 

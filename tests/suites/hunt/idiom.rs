@@ -2,10 +2,11 @@
 
 use std::fs;
 
+use clew_tests::compare::{check, code, text};
 use clew_tests::run::Outcome;
 use libtest_mimic::{Failed, Trial};
 
-use super::{Hunt, RUNS, bug, check, code, text};
+use super::{Hunt, RUNS, bug};
 
 /// Those of `guests/bugs` that an order of accesses, or of two locks, brings about.
 const ORDERS: [&str; 9] = [

@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use clew_tests::compare::{check, code, text};
 use clew_tests::header::Header;
 use clew_tests::run::{Job, Outcome};
 use clew_tests::{clew, compile, scratch, sources};
@@ -105,23 +106,6 @@ fn bug(name: &str) -> Result<PathBuf, Failed> {
             .join("guests/bugs")
             .join(format!("{name}.c")),
     )
-}
-
-fn code(outcome: &Outcome) -> Option<i32> {
-    outcome.status.and_then(|status| status.code())
-}
-
-fn text(outcome: &Outcome) -> String {
-    let mut text = String::from_utf8_lossy(&outcome.stdout).into_owned();
-    text.push_str(&String::from_utf8_lossy(&outcome.stderr));
-    text
-}
-
-fn check(fine: bool, what: &str, outcome: &Outcome) -> Result<(), Failed> {
-    match fine {
-        true => Ok(()),
-        false => Err(format!("{what} ({:?})\n{}", outcome.status, text(outcome)).into()),
-    }
 }
 
 fn found(name: &str, path: &Path) -> Result<(), Failed> {

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use clew_tests::compare::{check, code, text};
 use clew_tests::header::Header;
 use clew_tests::run::Outcome;
 use clew_tests::{clew, compile, scratch};
@@ -15,7 +16,7 @@ use libtest_mimic::{Failed, Trial};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::{Hunt, RUNS, bug, check, code, compiling, text};
+use crate::{Hunt, RUNS, bug, compiling};
 
 /// Lines of a source from one to another, both found by what they say.
 type Lines = (&'static str, &'static str);

@@ -137,24 +137,12 @@ pub fn record_with(guest: &str, options: &[&str], arguments: &[&str]) -> PathBuf
         .status()
         .unwrap();
     assert!(compiled.success());
-    let recording = folder.join(format!("{guest}.rec"));
-    let _ = std::fs::remove_dir_all(&recording);
-    let recorded = Command::new(clew())
-        .args(["record", "-o"])
-        .arg(&recording)
-        .args(options)
-        .arg("--")
-        .arg(&program)
-        .args(arguments)
-        .env("CLEW_DIR", &folder)
-        .stdout(std::process::Stdio::null())
-        .status()
-        .unwrap();
-    assert!(recorded.success(), "{recorded}");
-    recording
+    let mut line = vec![program.to_str().unwrap()];
+    line.extend(arguments);
+    record_program(options, &line)
 }
 
-/// Records a program of this machine, with options of `clew record`; its recording.
+/// Records a program, with options of `clew record`; its recording.
 pub fn record_program(options: &[&str], program: &[&str]) -> PathBuf {
     let folder = scratch();
     let name = Path::new(program[0]).file_name().unwrap();
