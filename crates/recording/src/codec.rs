@@ -317,12 +317,16 @@ fn put_call(call: &Call, memory: &mut Memory, out: &mut Writer) {
     }
 }
 
+/// Beside a start's origin: how its registers are seen.
+const WHOLE: u8 = 2;
+
 fn put_start(start: &Start, out: &mut Writer) {
     let (origin, stream) = match start.origin {
         Origin::Exec { before } => (0, before),
         Origin::Fork { parent } => (1, parent),
     };
-    out.byte(origin);
+    let whole = (start.view == View::Whole) as u8 * WHOLE;
+    out.byte(origin | whole);
     out.number(stream as u64);
     out.signed(start.pid as i64);
     out.signed(start.parent_pid as i64);
@@ -573,9 +577,14 @@ fn take_call(memory: &mut Memory, input: &mut Reader) -> Result<Call, Malformed>
 }
 
 fn take_start(input: &mut Reader) -> Result<Start, Malformed> {
-    let origin = input.byte()?;
+    let first = input.byte()?;
+    let view = if first & WHOLE != 0 {
+        View::Whole
+    } else {
+        View::General
+    };
     let stream = input.small()?;
-    let origin = match origin {
+    let origin = match first & !WHOLE {
         0 => Origin::Exec { before: stream },
         1 => Origin::Fork { parent: stream },
         _ => return Err(Malformed),
@@ -595,5 +604,6 @@ fn take_start(input: &mut Reader) -> Result<Start, Malformed> {
         exe,
         argv,
         time,
+        view,
     })
 }

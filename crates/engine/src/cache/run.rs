@@ -134,12 +134,20 @@ impl CodeCache {
 
     /// Puts `gs.regs` into the guest's terms after a fault inside translated code.
     pub(super) fn recover(&mut self, gs: &mut GsBlock) {
-        // int3, int1 and int 4 report behind themselves; they are copied as they are.
+        // int3, int 4 and, on some CPUs, int1 report behind themselves; they are copied as they are.
         const BREAKPOINT: u64 = 3;
         const OVERFLOW: u64 = 4;
         const DEBUG: u64 = 1;
-        let behind = matches!(gs.fault.trapno, DEBUG | BREAKPOINT | OVERFLOW) as u32;
         let host = gs.fault.host_pc as u32;
+        let behind = match gs.fault.trapno {
+            BREAKPOINT | OVERFLOW => 1,
+            DEBUG => {
+                // SAFETY: translated code, where at least two bytes follow any instruction that traps.
+                let next = unsafe { *(host as u64 as *const [u8; 2]) };
+                (next == translate::BEHIND_INT1) as u32
+            }
+            _ => 0,
+        };
         let place = self
             .place_of(host - behind)
             .unwrap_or_else(|| panic!("a fault at {host:#x}, which no guest instruction explains"));
@@ -203,10 +211,11 @@ impl CodeCache {
 }
 
 /// Flags that translated code may have spoiled where a thread stands at `pc`: the program writes them
-/// again before it reads them.
+/// again before it reads them. Whoever looks at a thread's registers sees them as 0.
 pub fn maybe_spoiled(memory: &Memory, pc: u64) -> u64 {
     match memory.fetch(pc) {
-        Fetched::Executable(code) if code.immutable => {
+        // In code that may change only tight loops spoil any, and they look no further than this does.
+        Fetched::Executable(code) if code.immutable || !code.shared => {
             let live = translate::live_flags(&View::of(memory), pc);
             u64::from(translate::flags::hardware(translate::flags::DEC & !live))
         }

@@ -1,7 +1,8 @@
 //! What the executor tells the recorder: one function for each kind of event.
 
-use clew_recording::event::{Call as Written, Cause, Effect, End, Event, Output, Place};
+use clew_recording::event::{Call as Written, Cause, Effect, End, Event, Output, Place, View};
 
+use super::view::{checksum, checksum_of};
 use super::{Arrival, Recorder};
 use crate::context::{Regs, Xsave};
 use crate::executor::Executor;
@@ -73,7 +74,7 @@ impl Executor {
 
     /// A place at which replay must have these registers and, every now and then, this memory.
     fn full_check(&mut self, place: Place) {
-        let registers = checksum(&self.gs.regs);
+        let registers = checksum(self.gs, &self.memory, View::Whole);
         let recorder = self.recorder.as_mut().expect("only while recording");
         let memory = recorder.checksum_for_check(&self.memory);
         recorder.event(&Event::Check {
@@ -85,7 +86,7 @@ impl Executor {
 
     /// A place at which replay must have these registers.
     fn check(&mut self, place: Place) {
-        let registers = checksum(&self.gs.regs);
+        let registers = checksum(self.gs, &self.memory, View::Whole);
         self.recorder().event(&Event::Check {
             place,
             registers,
@@ -316,7 +317,11 @@ impl Executor {
         let ticks = self.recorder().take_arrived();
         let what = done.what;
         self.recorder().event(&Event::Instruction { ticks, what });
-        self.effects(Some(&arrival.regs));
+        let mut before = arrival.regs;
+        if done.flags {
+            before.rflags = !self.gs.regs.rflags;
+        }
+        self.effects(Some(&before));
         if done.x87 {
             self.extended_effect();
         }
@@ -349,14 +354,15 @@ impl Executor {
         info: &Siginfo,
         cause: Cause,
         place: Place,
-        before: &Regs,
+        before: (&Regs, &Xsave),
     ) {
         let signo = info.signo();
         self.recorder().signals += 1;
         let mut place = place;
         if govern::pending() {
             // Its frame is in shared memory, which came first.
-            let (at, registers) = (std::mem::take(&mut place), checksum(before));
+            let at = std::mem::take(&mut place);
+            let registers = checksum_of(before.0, before.1, &self.memory, View::Whole);
             self.recorder().event(&match cause {
                 Cause::Fault => Event::Shared { ticks: at.ticks },
                 Cause::Outside => Event::Check {
@@ -374,7 +380,7 @@ impl Executor {
             info: &info.0,
         });
         self.recorder().effect(&Effect::Extended(&[]));
-        self.effects(Some(before));
+        self.effects(Some(before.0));
     }
 
     /// Where a signal that is about to be delivered finds the current thread.
@@ -460,7 +466,7 @@ impl Executor {
         if self.options.pages {
             show_pages(&self.memory);
         }
-        let registers = checksum(&self.gs.regs);
+        let registers = checksum(self.gs, &self.memory, View::Whole);
         let memory = Some(self.memory.checksum());
         let place = Place::default();
         self.recorder().event(&Event::Check {
@@ -485,17 +491,4 @@ pub fn show_pages(memory: &Memory) {
         let mapping = memory.find(addr).map(|mapping| mapping.backing);
         eprintln!("clew: page {addr:#x} {sum:016x} {mapping:?}");
     });
-}
-
-/// Of registers that are exact wherever an event can be: the arithmetic flags aren't at the end of
-/// a budget, where they may be dead and spoiled.
-pub fn checksum(regs: &Regs) -> u64 {
-    const ARITHMETIC: u64 = 0x8d5;
-    let mut sum = 0x9e37_79b9_7f4a_7c15u64;
-    for (n, &word) in regs.words().iter().enumerate() {
-        let word = if n == 17 { word & !ARITHMETIC } else { word };
-        sum = (sum ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd);
-        sum ^= sum >> 32;
-    }
-    sum
 }

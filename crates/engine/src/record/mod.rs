@@ -13,6 +13,7 @@ mod processes;
 mod quiet;
 pub mod recorder;
 pub mod values;
+pub mod view;
 
 pub use output::Standard;
 pub use recorder::{Arrival, Recorder};

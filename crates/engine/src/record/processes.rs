@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 
 use clew_recording::channel::Finished;
-use clew_recording::event::{Cause, Effect, End, Event, Origin, Place, Start, StreamId};
+use clew_recording::event::{Cause, Effect, End, Event, Origin, Place, Start, StreamId, View};
 
 use crate::executor::Executor;
 use crate::guest::access;
@@ -114,6 +114,7 @@ impl Executor {
             exe: self.program.exe.as_os_str().as_bytes().to_vec(),
             argv: argv.collect(),
             time: 0,
+            view: View::Whole,
         }
     }
 

@@ -323,11 +323,4 @@ impl Machine {
         regs.rflags &= !maybe_spoiled(&self.memory, regs.rip);
         regs
     }
-
-    /// A handler begins: what it finds in the flags mustn't depend on how the thread came here.
-    pub fn clear_spoiled(&mut self) {
-        if self.standing != Some(Exit::Syscall) {
-            self.gs.regs = self.without_spoiled(self.gs.regs);
-        }
-    }
 }

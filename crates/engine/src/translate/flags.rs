@@ -48,8 +48,8 @@ pub fn live_at(pc: u64, mut decode: impl FnMut(u64) -> Option<Instruction>) -> u
             }
             _ => return live | open,
         }
-        // A fault here would show the flags to a handler, but nobody looks at dead ones; a
-        // system call or software interrupt stores them.
+        // A fault here shows the flags to a handler, but dead ones as 0; a system call or software
+        // interrupt stores them as they are.
         open &= !kills(&ins);
         if open == 0 {
             return live;
@@ -63,40 +63,29 @@ fn is_near_direct(ins: &Instruction) -> bool {
     matches!(ins.op0_kind(), OpKind::NearBranch64)
 }
 
-/// Flags that the instruction overwrites for certain.
-fn kills(ins: &Instruction) -> u32 {
+/// Flags that the instruction overwrites for certain. What the manual calls undefined isn't: some CPUs
+/// write it, others leave it as it was (`imul` on AMD), and then what came before shows.
+pub(crate) fn kills(ins: &Instruction) -> u32 {
     if ins.has_rep_prefix() || ins.has_repne_prefix() {
         // With a count of zero nothing is written.
         return 0;
     }
+    use Mnemonic::*;
+    let defined = ins.rflags_written() | ins.rflags_cleared() | ins.rflags_set();
     match ins.mnemonic() {
-        // A shift by zero leaves flags alone; bit scans leave undefined ones as they were.
-        Mnemonic::Shl
-        | Mnemonic::Shr
-        | Mnemonic::Sar
-        | Mnemonic::Sal
-        | Mnemonic::Rol
-        | Mnemonic::Ror
-        | Mnemonic::Rcl
-        | Mnemonic::Rcr
-        | Mnemonic::Shld
-        | Mnemonic::Shrd => {
-            if shift_count_is_nonzero(ins) {
-                ins.rflags_modified()
-            } else {
-                0
-            }
+        // A shift by zero leaves all flags alone.
+        Shl | Shr | Sar | Sal | Rol | Ror | Rcl | Rcr | Shld | Shrd
+            if !shift_count_is_nonzero(ins) =>
+        {
+            0
         }
-        Mnemonic::Bsf
-        | Mnemonic::Bsr
-        | Mnemonic::Bt
-        | Mnemonic::Bts
-        | Mnemonic::Btr
-        | Mnemonic::Btc
-        | Mnemonic::Tzcnt
-        | Mnemonic::Lzcnt
-        | Mnemonic::Popcnt => ins.rflags_written() | ins.rflags_cleared() | ins.rflags_set(),
-        _ => ins.rflags_modified(),
+        // Of more than one bit, the overflow flag is undefined.
+        Shl | Shr | Sar | Sal | Rol | Ror | Rcl | Rcr | Shld | Shrd if !shift_count_is_one(ins) => {
+            defined & !RflagsBits::OF
+        }
+        // Of zero, the source's only flag is ZF.
+        Bsf | Bsr => defined & RflagsBits::ZF,
+        _ => defined,
     }
 }
 
@@ -108,3 +97,11 @@ fn shift_count_is_nonzero(ins: &Instruction) -> bool {
         _ => false,
     }
 }
+
+fn shift_count_is_one(ins: &Instruction) -> bool {
+    let last = ins.op_count() - 1;
+    ins.op_kind(last) == OpKind::Immediate8 && ins.immediate8() == 1
+}
+
+#[cfg(test)]
+mod tests;

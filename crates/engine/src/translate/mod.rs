@@ -326,6 +326,9 @@ impl Translation<'_> {
 
     fn copy_and_end(&mut self, ins: &Instruction) -> Next {
         self.copy(ins);
+        if ins.code() == Code::Int1 {
+            self.code.raw(&BEHIND_INT1);
+        }
         Next::End
     }
 
@@ -468,6 +471,10 @@ impl Translation<'_> {
         }
     }
 }
+
+/// Follows `int1`, by which it can be told whether the CPU reports its address or the next: Intel's say the
+/// next, AMD's its own.
+pub const BEHIND_INT1: [u8; 2] = [0x0f, 0x0b];
 
 /// The head of a mutable block: a five-byte nop.
 pub const HEAD: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];

@@ -42,20 +42,22 @@ pub struct Done {
     pub what: Kind,
     /// The x87 state may have changed, which is in no register of `gs`.
     pub x87: bool,
+    /// It wrote arithmetic flags. What was there before may have been spoiled, so that it can't be told by comparing
+    /// whether they have changed.
+    pub flags: bool,
 }
 
 /// Executes the instruction at `gs.regs.rip` and steps over it.
 pub fn instruction(ex: &mut Executor) -> Done {
     let bytes = fetch(ex.gs.regs.rip);
-    let mut x87 = false;
-    let what = match common(&bytes) {
-        Some((common, len)) => answer(ex, common, len),
-        None => {
-            x87 = uncommon(ex, &bytes);
-            Kind::Other
-        }
-    };
-    Done { what, x87 }
+    match common(&bytes) {
+        Some((common, len)) => Done {
+            what: answer(ex, common, len),
+            x87: false,
+            flags: matches!(common, Common::Random { .. }),
+        },
+        None => uncommon(ex, &bytes),
+    }
 }
 
 /// Executes the instruction at `gs.regs.rip` for a thread that nobody records, as far as that takes no more
@@ -85,20 +87,28 @@ pub fn alone(gs: &mut GsBlock, memory: &mut Memory, cpuid: &mut Cpuid) -> bool {
     true
 }
 
-/// Whether the x87 state changed.
-fn uncommon(ex: &mut Executor, bytes: &[u8; LONGEST]) -> bool {
+/// The others, which take some decoding.
+fn uncommon(ex: &mut Executor, bytes: &[u8; LONGEST]) -> Done {
+    let mut done = Done {
+        what: Kind::Other,
+        x87: false,
+        flags: false,
+    };
     if let Some(encoded) = operand::decode(bytes, &ex.gs.regs) {
         if let Some(store) = Store::of(&encoded) {
             state::store(ex, store, &encoded);
-            return store.changes_x87();
+            done.x87 = store.changes_x87();
+            return done;
         }
         if let Some(system) = System::of(&encoded) {
             system::answer(ex, system, &encoded);
-            return false;
+            done.flags = true;
+            return done;
         }
     }
     rare(ex, bytes);
-    false
+    done.flags = true;
+    done
 }
 
 /// Executes the instruction at `regs.rip` if nothing but the registers says what it does: neither the

@@ -133,15 +133,6 @@ impl Worker {
         let Some(Record::Event(event)) = self.reader.peek()? else {
             return Err(Halt::Unreadable("an effect without an event".into()));
         };
-        if matches!(event, Event::Signal { .. }) {
-            while !self.machine.is_due(event) {
-                match self.machine.is_stepping(event) {
-                    true => drop(self.machine.single(event)?),
-                    false => drop(self.machine.approach(event, u64::MAX)?),
-                }
-            }
-            self.machine.clear_spoiled();
-        }
         let waits = self.machine.threads.get(&self.machine.current);
         let waited = waits.and_then(|thread| thread.waits).map(|call| call.nr);
         self.came_by = stop_behind(event, waited);
