@@ -11,6 +11,7 @@
 //! * [`compare`]: two outcomes to a verdict
 //! * [`recorded`]: a command, recorded and replayed, to a verdict
 //! * [`guests`]: the guests as trials
+//! * [`random`]: random programs
 //! * [`clew`]: where the command under test is
 //! * [`scratch`]: directories that a run may fill
 //! * [`sources`]: the test files of a folder
@@ -29,6 +30,7 @@ pub mod family;
 pub mod guests;
 pub mod header;
 pub mod mi;
+pub mod random;
 pub mod recorded;
 pub mod run;
 pub mod scratch;
