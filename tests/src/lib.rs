@@ -12,6 +12,7 @@
 //! * [`recorded`]: a command, recorded and replayed, to a verdict
 //! * [`guests`]: the guests as trials
 //! * [`random`]: random programs
+//! * [`workloads`]: the scripts that use real programs
 //! * [`clew`]: where the command under test is
 //! * [`scratch`]: directories that a run may fill
 //! * [`sources`]: the test files of a folder
@@ -37,3 +38,4 @@ pub mod scratch;
 pub mod sources;
 pub mod terminal;
 pub mod value;
+pub mod workloads;

@@ -109,6 +109,11 @@ impl Job {
 
     /// Runs to the end or to the time limit.
     pub fn run(&self) -> Outcome {
+        self.run_with(|_| {})
+    }
+
+    /// The same; `started` is told the process, which leads a group of its own.
+    pub fn run_with(&self, started: impl FnOnce(Pid)) -> Outcome {
         let files = Files::new(&self.dir);
         fs::write(&files.stdin, &self.stdin).expect("a writable scratch folder");
         let open = |path| File::create(path).expect("a writable scratch folder");
@@ -119,7 +124,10 @@ impl Job {
             .stderr(Stdio::from(open(&files.stderr)))
             .process_group(0);
         let status = match command.spawn() {
-            Ok(mut child) => wait(&mut child, self.timeout),
+            Ok(mut child) => {
+                started(Pid::from_child(&child));
+                wait(&mut child, self.timeout)
+            }
             Err(error) => panic!("cannot start {}: {error}", self.program.display()),
         };
         let read = |path| fs::read(path).unwrap_or_default();

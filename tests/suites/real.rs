@@ -5,6 +5,7 @@ use std::path::Path;
 
 use clew_tests::header::Header;
 use clew_tests::run::Job;
+use clew_tests::workloads::Workload;
 use clew_tests::{compare, recorded, scratch, sources};
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -50,33 +51,8 @@ fn check(
     header: &Header,
     compare: Compare,
 ) -> Result<(), Failed> {
-    for program in &header.needs {
-        if !installed(program) {
-            return Err(format!("{program} is not installed: make setup").into());
-        }
-    }
-    let dir = scratch::fresh(&format!("{suite}.{name}"));
-    let mut job = Job::new("/bin/sh", dir).args(["-eu".to_owned(), script.display().to_string()]);
-    job.env.clone_from(&header.env);
-    let lib = scratch::sources().join("real/lib");
-    job.env.push(("LIB".to_owned(), lib.display().to_string()));
-    job.stdin.clone_from(&header.stdin);
-    job.timeout = header.timeout;
-    let prepare = lib.join(format!("{name}.prepare.sh"));
-    compare(&job, header, &|| prepare_natively(&prepare, &job))
-}
-
-/// What a workload needs made before it runs (a compiled program, say), outside of clew.
-fn prepare_natively(script: &Path, job: &Job) {
-    if !script.exists() {
-        return;
-    }
-    let mut command = Job::new("/bin/sh", &job.dir).command();
-    command.arg("-eu").arg(script);
-    let cache = scratch::root().join("cache");
-    let status = command.env("CACHE", cache).status();
-    let done = status.is_ok_and(|status| status.success());
-    assert!(done, "{} failed", script.display());
+    let workload = Workload::new(&format!("{suite}.{name}"), name, script, header)?;
+    compare(&workload.job, header, &|| workload.prepare())
 }
 
 /// A program on tokio, built with this crate; static, multi-threaded, epoll-driven.
@@ -87,13 +63,4 @@ fn tokio(suite: &str, compare: Compare) -> Result<(), Failed> {
         scratch::fresh(&format!("{suite}.tokio")),
     );
     compare(&job, &header, &|| {})
-}
-
-fn installed(program: &str) -> bool {
-    let usual = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/bin", "/sbin"];
-    usual
-        .iter()
-        .any(|dir| Path::new(dir).join(program).exists())
-        || std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
-            .any(|dir| dir.join(program).exists())
 }
