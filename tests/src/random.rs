@@ -46,7 +46,7 @@ pub fn program(seed: u64) -> String {
             let _ = writeln!(text, "\"{line}\\n\"");
         }
     }
-    text.push_str(");\n");
+    text.push_str("\"functions_end:\\n\"\n);\nextern char functions_end[];\n");
     for number in 0..FUNCTIONS {
         let _ = writeln!(text, "void f{number}(void);");
     }
@@ -264,9 +264,12 @@ static void context(int sig, siginfo_t *info, void *at) {
 }
 static void edit(int sig, siginfo_t *info, void *at) {
     ucontext_t *uc = at;
+    hits++;
+    // Only the generated code can do with other flags.
+    uintptr_t pc = uc->uc_mcontext.gregs[REG_RIP];
+    if (pc < (uintptr_t)functions[0] || pc >= (uintptr_t)functions_end) return;
     uc->uc_mcontext.gregs[REG_EFL] ^= 0x8d5;
     uc->uc_mcontext.gregs[REG_R11] += 1;
-    hits++;
 }
 static void jump(int sig, siginfo_t *info, void *at) {
     hits++;

@@ -317,10 +317,10 @@ impl Executor {
         let ticks = self.recorder().take_arrived();
         let what = done.what;
         self.recorder().event(&Event::Instruction { ticks, what });
-        let mut before = arrival.regs;
-        if done.flags {
-            before.rflags = !self.gs.regs.rflags;
-        }
+        let before = match done.flags {
+            true => told_flags(&arrival.regs, &self.gs.regs),
+            false => arrival.regs,
+        };
         self.effects(Some(&before));
         if done.x87 {
             self.extended_effect();
@@ -380,7 +380,9 @@ impl Executor {
             info: &info.0,
         });
         self.recorder().effect(&Effect::Extended(&[]));
-        self.effects(Some(before.0));
+        // The flags that the handler finds may be spoiled, and in replay spoiled otherwise.
+        let before = told_flags(before.0, &self.gs.regs);
+        self.effects(Some(&before));
     }
 
     /// Where a signal that is about to be delivered finds the current thread.
@@ -474,6 +476,15 @@ impl Executor {
             registers,
             memory,
         });
+    }
+}
+
+/// Registers as they were before, but for the flags, which count as changed: they may have been spoiled before, and
+/// comparing tells nothing.
+fn told_flags(before: &Regs, now: &Regs) -> Regs {
+    Regs {
+        rflags: !now.rflags,
+        ..*before
     }
 }
 

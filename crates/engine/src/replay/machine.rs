@@ -356,10 +356,6 @@ impl Machine {
                 )?;
             }
         }
-        if self.view() == View::Whole {
-            // As while recording, a handler finds dead flags as 0.
-            self.gs.regs = self.without_spoiled(self.gs.regs);
-        }
         self.values_used_up()
     }
 

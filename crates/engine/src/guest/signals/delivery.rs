@@ -7,7 +7,6 @@ use super::altstack::{AltStack, SS_AUTODISARM};
 use super::frame::{self, Details};
 use clew_recording::event::{Cause, Place};
 
-use crate::cache::maybe_spoiled;
 use crate::context::{RAX, RDI, RDX, RSI, RSP, Xsave};
 use crate::executor::Executor;
 use crate::guest::threads::{State, Thread};
@@ -185,15 +184,8 @@ impl Executor {
         }
     }
 
-    /// The current thread's flags are about to be seen.
-    fn clear_spoiled(&mut self) {
-        let regs = &mut self.gs.regs;
-        regs.rflags &= !maybe_spoiled(&self.memory, regs.rip);
-    }
-
     /// Puts a frame on the current thread's stack and makes it go on in its handler.
     pub fn run_handler(&mut self, info: &Siginfo, cause: Cause) {
-        self.clear_spoiled();
         let at = self.recording().then(|| self.signal_place(cause));
         let sig = info.signo();
         let action = *self.signals.action(sig);
