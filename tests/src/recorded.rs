@@ -30,6 +30,9 @@ pub fn recorded(job: &Job, header: &Header, prepare: &dyn Fn()) -> Result<(), Fa
 pub fn outcome(job: &Job, options: &[&str]) -> Result<Outcome, Failed> {
     let made = Recording::of(job, options);
     let outcome = made.job.run();
+    if outcome.status.is_none() {
+        return Err(report("hung", &outcome, &[("record", &made.job)]));
+    }
     for _ in 0..REPLAYS {
         made.replays_as(&outcome)?;
     }
