@@ -176,6 +176,7 @@ impl CodeCache {
                 mutable: false,
                 stub,
                 single: None,
+                shared: false,
                 optimise,
                 unchecked: false,
             };
@@ -328,7 +329,9 @@ impl CodeCache {
         let region = self
             .region_of_host(stub)
             .expect("regions don't vanish here");
-        if region.link(stub).is_some_and(|l| l.site == link.site) && region.host.contains(&entry) {
+        let open = region.link(stub).is_some_and(|l| l.site == link.site);
+        if open && region.host.contains(&entry) && !self.mutable.is_shared(link.target) {
+            let region = self.region_of_host(stub).expect("it was just there");
             region.resolve_link(stub, entry);
         }
     }

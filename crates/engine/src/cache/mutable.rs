@@ -91,7 +91,8 @@ impl Mutable {
             if block.valid && !block.shared {
                 return Some(block.head);
             }
-            if hash_guest(&block.guest, memory) == Some(block.hash) {
+            // Another kind of mapping may have taken the place of the old one.
+            if block.shared == shared && hash_guest(&block.guest, memory) == Some(block.hash) {
                 self.revive(number, memory);
                 return Some(self.blocks[number as usize].head);
             }
@@ -100,7 +101,8 @@ impl Mutable {
         let shape = Shape {
             mutable: true,
             stub,
-            single: shared.then_some(64),
+            single: None,
+            shared,
             optimise: optimise && !shared,
             unchecked: false,
         };
@@ -132,8 +134,11 @@ impl Mutable {
             shared,
         });
         self.heads.insert(pc, number);
-        if let Some(old) = old {
-            // Branches that lead to the old block go on to the new one.
+        if let Some(old) = old
+            && !shared
+        {
+            // Branches that lead to the old block go on to the new one. One that is compared at each
+            // entry has to be asked for.
             point_head(self.blocks[old as usize].head, block.entry);
         }
         if !shared {

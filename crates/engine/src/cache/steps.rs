@@ -110,6 +110,7 @@ impl CodeCache {
             mutable: false,
             stub: false,
             single: Some(count),
+            shared: false,
             optimise: false,
             unchecked: true,
         };

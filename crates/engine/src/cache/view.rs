@@ -6,11 +6,20 @@ use crate::guest::access;
 use crate::memory::{Fetch as Fetched, Memory};
 use crate::translate::Fetch;
 
+/// An executable mapping.
+#[derive(Clone, Copy, Default, PartialEq)]
+struct Mapped {
+    start: u64,
+    end: u64,
+    immutable: bool,
+    shared: bool,
+}
+
 /// Guest memory as the translator sees it.
 pub(crate) struct View<'a> {
     memory: &'a Memory,
     /// The last mapping asked about: nearly every question is about the same one.
-    last: Cell<(u64, u64, bool)>,
+    last: Cell<Mapped>,
     /// The last page found readable.
     read: Cell<u64>,
 }
@@ -19,20 +28,25 @@ impl<'a> View<'a> {
     pub(crate) fn of(memory: &'a Memory) -> View<'a> {
         View {
             memory,
-            last: Cell::new((0, 0, false)),
+            last: Cell::default(),
             read: Cell::new(1),
         }
     }
 
-    /// Start, end and immutability of the executable mapping at `pc`.
-    fn mapping(&self, pc: u64) -> Option<(u64, u64, bool)> {
+    /// The executable mapping at `pc`.
+    fn mapping(&self, pc: u64) -> Option<Mapped> {
         let last = self.last.get();
-        if last.0 <= pc && pc < last.1 {
+        if last.start <= pc && pc < last.end {
             return Some(last);
         }
         match self.memory.fetch(pc) {
             Fetched::Executable(code) => {
-                let found = (code.range.start, code.range.end, code.immutable);
+                let found = Mapped {
+                    start: code.range.start,
+                    end: code.range.end,
+                    immutable: code.immutable,
+                    shared: code.shared,
+                };
                 self.last.set(found);
                 Some(found)
             }
@@ -55,7 +69,7 @@ impl<'a> View<'a> {
 
 impl Fetch for View<'_> {
     fn code_end(&self, pc: u64) -> Option<u64> {
-        let (_, end, _) = self.mapping(pc)?;
+        let end = self.mapping(pc)?.end;
         if !self.is_readable(pc) {
             return None;
         }
@@ -69,8 +83,13 @@ impl Fetch for View<'_> {
     }
 
     fn same_body(&self, a: u64, b: u64) -> bool {
-        let body = |pc| self.mapping(pc).filter(|&(_, _, immutable)| immutable);
+        let body = |pc| self.mapping(pc).filter(|mapped| mapped.immutable);
         body(a) == body(b)
+    }
+
+    fn shared(&self, pc: u64) -> bool {
+        let mapped = self.mapping(pc);
+        mapped.is_some_and(|mapped| mapped.shared && !mapped.immutable)
     }
 }
 

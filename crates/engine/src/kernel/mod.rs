@@ -124,6 +124,10 @@ pub fn pass(ex: &mut Executor, call: &'static Call, args: &Args) -> Outcome {
 }
 
 fn made(ex: &mut Executor, call: &'static Call, args: &Args) -> Outcome {
+    if ex.memory.protects_code() {
+        // A protected page in the midst of a buffer wouldn't fail the call but shorten it.
+        outputs::unprotect(ex, call, args);
+    }
     if govern::active() && matches!(call.wait, Wait::Never) {
         govern::acquire_all(&scratch::Scratch::ranges(ex, call, args));
     }

@@ -94,6 +94,12 @@ impl Memory {
             && self.map.get(addr).is_some_and(|m| m.can(libc::PROT_WRITE))
     }
 
+    /// Is any page kept from being written?
+    #[inline]
+    pub fn protects_code(&self) -> bool {
+        !self.code.pages.is_empty()
+    }
+
     pub fn is_code_protected(&self, addr: u64) -> bool {
         self.code.pages.contains(&page_down(addr))
     }

@@ -45,7 +45,8 @@ impl Machine {
             };
             match exit {
                 Exit::Fault if self.write_to_code() => {
-                    let exit = self.step();
+                    // It may write to more pages than one.
+                    let exit = self.step_over_code_writes();
                     if !is_inner(exit) {
                         return exit;
                     }
@@ -84,7 +85,7 @@ impl Machine {
     fn step_trapping(&mut self) -> Exit {
         let opcode = trap_flag::opcode_at(self.gs.regs.rip);
         self.gs.regs.rflags &= !TRAP_FLAG;
-        let exit = self.step();
+        let exit = self.step_over_code_writes();
         if opcode != Some(trap_flag::POPF) {
             self.gs.regs.rflags |= TRAP_FLAG;
         }

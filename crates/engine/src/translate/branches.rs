@@ -15,7 +15,7 @@ impl Translation<'_> {
     pub(super) fn fusible(&self, ins: &Instruction, join: u64) -> Option<Instruction> {
         let compares = matches!(ins.mnemonic(), Mnemonic::Cmp | Mnemonic::Test)
             && (0..ins.op_count()).all(|op| ins.op_kind(op) != OpKind::Memory);
-        if !compares || !self.shape.optimise || self.shape.single.is_some() || ins.next_ip() >= join
+        if !compares || !self.shape.optimise || self.leaves() || ins.next_ip() >= join
         {
             return None;
         }
@@ -72,7 +72,7 @@ impl Translation<'_> {
             self.code.spill(0, RCX);
             self.code.mov_imm(RCX, target);
             self.dispatch(RCX);
-        } else if self.shape.single.is_some() {
+        } else if self.leaves() {
             self.code.exit_arg(target);
             self.code.exit(Exit::Step as usize);
         } else {
@@ -83,7 +83,7 @@ impl Translation<'_> {
 
     /// Ends the block where the next instruction is at `pc`.
     pub(super) fn fall_to(&mut self, pc: u64) {
-        if self.shape.single.is_some() || !self.is_ours(pc) {
+        if self.leaves() || !self.is_ours(pc) {
             self.code.exit_arg(pc);
             self.code.exit(Exit::Step as usize);
         } else {
@@ -108,7 +108,7 @@ impl Translation<'_> {
         let live = self.live_flags(target);
         if live & flags::DEC == 0 {
             self.code.tick_dec();
-            if self.shape.single.is_some() {
+            if self.leaves() {
                 let out = self.code.jcc(CC_Z);
                 self.bind_budget(out, target, Exit::Budget as usize);
                 self.go_to(target);
@@ -151,7 +151,7 @@ impl Translation<'_> {
             return Next::Sequential;
         }
         let cc = cc as u8 - 1;
-        if backward || self.shape.single.is_some() || !self.is_ours(target) {
+        if backward || self.leaves() || !self.is_ours(target) {
             let skip = self.code.jcc_short(cc ^ 1);
             self.branch_to(target, backward);
             self.code.bind_short(skip);
@@ -181,7 +181,8 @@ impl Translation<'_> {
     /// Goes on decoding at `target` if that is new code of this region.
     pub(super) fn follow_or_go(&mut self, target: u64) -> Next {
         let new = self.shape.optimise
-            && self.shape.single.is_none()
+            && !self.leaves()
+            && self.keeps_up_with(target)
             && self.count + 1 < MAX_INSTRUCTIONS
             && self.is_ours(target)
             && self.fetch.code_end(target).is_some()

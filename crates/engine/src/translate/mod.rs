@@ -47,6 +47,9 @@ pub struct Shape {
     pub stub: bool,
     /// Stop after that many instructions and tell the engine, without linking.
     pub single: Option<usize>,
+    /// Code that others can change unseen: compared at each entry, so that no branch may lead into it, nor out
+    /// of it other than by way of the engine or the dispatch table.
+    pub shared: bool,
     /// Follow calls and jumps, use flag-spoiling ticks. Off, a block is as plain as can be: the
     /// bisecting switch tells whether an optimisation is at fault.
     pub optimise: bool,
@@ -73,6 +76,9 @@ pub trait Fetch {
     /// branches stay direct; elsewhere they go through the dispatch table (and count a tick), so
     /// that an image's translations can be dropped without looking for links into them.
     fn same_body(&self, a: u64, b: u64) -> bool;
+
+    /// Can the code at `pc` be changed where the engine doesn't see it?
+    fn shared(&self, pc: u64) -> bool;
 }
 
 /// Where a followed call returns to, and how the block got there.
@@ -219,7 +225,7 @@ impl Translation<'_> {
         loop {
             let stop = self.count >= self.shape.single.unwrap_or(MAX_INSTRUCTIONS)
                 || pc >= join
-                || (pc != start && !self.is_ours(pc));
+                || (pc != start && !(self.is_ours(pc) && self.keeps_up_with(pc)));
             let decoded = if stop {
                 None
             } else {
@@ -291,6 +297,17 @@ impl Translation<'_> {
         } else {
             self.region.guest.contains(&pc)
         }
+    }
+
+    /// May code at `pc` become a part of this block? What is write-protected can't have a part that is
+    /// compared.
+    fn keeps_up_with(&self, pc: u64) -> bool {
+        !self.shape.mutable || self.shape.shared || !self.fetch.shared(pc)
+    }
+
+    /// Do direct branches leave to the engine?
+    fn leaves(&self) -> bool {
+        self.shape.single.is_some() || self.shape.shared
     }
 
     fn instruction(&mut self, ins: &Instruction, spilled: &mut Spilled) -> Next {
