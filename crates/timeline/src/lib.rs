@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod excursion;
+mod limits;
 mod pool;
 pub mod program;
 mod search;
@@ -75,7 +76,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// How a timeline may use the machine.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Bytes of memory that snapshots may take; `None` is a quarter of the machine's.
+    /// Bytes of memory that snapshots may take; `None` is a quarter of the machine's or of the control group's limit.
     pub memory: Option<u64>,
     /// From a snapshot to any position behind it should take no longer, where memory allows.
     pub latency: Duration,

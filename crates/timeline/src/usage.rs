@@ -8,6 +8,8 @@
 
 use std::fs;
 
+use crate::limits;
+
 const PAGE: u64 = 4096;
 /// A process without any memory: kernel stack, descriptors, the top of its page tables.
 const PROCESS: u64 = 128 << 10;
@@ -62,15 +64,9 @@ fn shares(rollup: &str) -> Option<u64> {
     }
 }
 
-/// A quarter of the machine's memory.
+/// A quarter of the memory that this process may have.
 pub fn quarter() -> u64 {
-    let all = fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix("MemTotal:"))?;
-        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
-    });
-    all.map_or(1 << 30, |kib| (kib << 10) / 4)
+    limits::memory().map_or(1 << 30, |bytes| bytes / 4)
 }
 
 #[cfg(test)]

@@ -238,7 +238,7 @@ pub struct Debug {
     #[arg(long, value_name = "SOCKET", conflicts_with_all = ["gdb", "arguments"])]
     pub serve: Option<PathBuf>,
 
-    /// Megabytes of memory that snapshots may take (default: a quarter of the machine's)
+    /// Megabytes of memory that snapshots may take (default: a quarter of the machine's, or of the control group's limit)
     #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..0x100_0000))]
     pub memory: Option<u64>,
 
@@ -291,7 +291,7 @@ pub struct Watch {
     #[arg(long)]
     pub json: bool,
 
-    /// Megabytes of memory that snapshots may take (default: a quarter of the machine's)
+    /// Megabytes of memory that snapshots may take (default: a quarter of the machine's, or of the control group's limit)
     #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..0x100_0000))]
     pub memory: Option<u64>,
 
