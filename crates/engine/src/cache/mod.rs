@@ -420,8 +420,7 @@ impl CodeCache {
     pub fn code_written(&mut self, memory: &mut Memory, addr: u64) {
         self.mutable.page_written(addr & !0xfff);
         self.instruments.page_written(addr & !0xfff);
-        // Fails only if the page is gone; then the write faults again, as it should.
-        let _ = memory.unprotect_code(addr & !0xfff);
+        memory.unprotect_code(addr & !0xfff);
         self.recent.fill((0, 0));
     }
 

@@ -4,13 +4,13 @@
 //! The guest page is write-protected while a block made from it is valid. A write invalidates the
 //! blocks of its page by turning their heads (five-byte nops, passed at each entry) into jumps to
 //! the engine: nothing needs unlinking. A block whose bytes turn out unchanged is revived.
-//! Memory that others can write behind our back (shared mappings) can't be protected: such blocks
-//! are compared each time they are entered and never linked.
+//! Memory that others can write behind our back (shared mappings) can't be protected, nor can a page where the kernel
+//! allows no more mappings: such blocks are compared each time they are entered and never linked.
 
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
 use super::View;
 use super::region::{Region, write_code};
@@ -47,6 +47,8 @@ pub struct Mutable {
     blocks: Vec<Block>,
     heads: FxHashMap<u64, u32>,
     pages: FxHashMap<u64, Vec<u32>>,
+    /// Pages that couldn't be protected.
+    writable: FxHashSet<u64>,
 }
 
 impl Mutable {
@@ -57,6 +59,7 @@ impl Mutable {
             blocks: Vec::new(),
             heads: FxHashMap::default(),
             pages: FxHashMap::default(),
+            writable: FxHashSet::default(),
         }
     }
 
@@ -75,10 +78,22 @@ impl Mutable {
     pub fn entry(
         &mut self,
         pc: u64,
-        how: How,
+        mut how: How,
         memory: &mut Memory,
         stats: &mut Stats,
     ) -> Option<u32> {
+        how.shared |= self.writable.contains(&(pc & !0xfff));
+        self.made(pc, how, memory, stats).or_else(|| {
+            // What can't be protected is made again, to be compared.
+            how.shared = !how.shared && self.writable.contains(&(pc & !0xfff));
+            how.shared
+                .then(|| self.made(pc, how, memory, stats))
+                .flatten()
+        })
+    }
+
+    /// None also if the block's pages can't be protected.
+    fn made(&mut self, pc: u64, how: How, memory: &mut Memory, stats: &mut Stats) -> Option<u32> {
         let How {
             stub,
             shared,
@@ -93,8 +108,9 @@ impl Mutable {
             }
             // Another kind of mapping may have taken the place of the old one.
             if block.shared == shared && hash_guest(&block.guest, memory) == Some(block.hash) {
-                self.revive(number, memory);
-                return Some(self.blocks[number as usize].head);
+                return self
+                    .revive(number, memory)
+                    .then(|| self.blocks[number as usize].head);
             }
         }
         let stub = stub && !shared && self.region.stub(pc).is_none();
@@ -133,6 +149,12 @@ impl Mutable {
             valid: true,
             shared,
         });
+        if !shared && !self.watch(number, memory) {
+            // Its stub may come into use some day.
+            self.blocks[number as usize].valid = false;
+            point_head(block.entry, stale_stub);
+            return None;
+        }
         self.heads.insert(pc, number);
         if let Some(old) = old
             && !shared
@@ -141,34 +163,39 @@ impl Mutable {
             // entry has to be asked for.
             point_head(self.blocks[old as usize].head, block.entry);
         }
-        if !shared {
-            self.watch(number, memory);
-        }
         Some(block.entry)
     }
 
-    /// Write-protects the pages that a block was made from.
-    fn watch(&mut self, number: u32, memory: &mut Memory) {
-        for range in &self.blocks[number as usize].guest {
+    /// Write-protects the pages that a block was made from; false if one of them can still be written.
+    fn watch(&mut self, number: u32, memory: &mut Memory) -> bool {
+        let block = &self.blocks[number as usize];
+        for range in &block.guest {
             for page in (range.start & !0xfff..range.end).step_by(4096) {
-                // A page that can't be protected (unmapped meanwhile) can't be executed either.
-                let _ = memory.protect_code(page..page + 4096);
+                if memory.protect_code(page..page + 4096).is_err() {
+                    // Whatever begins on the block's first page would fail in the same way.
+                    self.writable.extend([page, block.pc & !0xfff]);
+                    return false;
+                }
                 let blocks = self.pages.entry(page).or_default();
                 if !blocks.contains(&number) {
                     blocks.push(number);
                 }
             }
         }
+        true
     }
 
-    fn revive(&mut self, number: u32, memory: &mut Memory) {
-        let block = &mut self.blocks[number as usize];
-        if block.shared {
-            return;
+    fn revive(&mut self, number: u32, memory: &mut Memory) -> bool {
+        if self.blocks[number as usize].shared {
+            return true;
         }
+        if !self.watch(number, memory) {
+            return false;
+        }
+        let block = &mut self.blocks[number as usize];
         block.valid = true;
         write_code(block.head, &HEAD);
-        self.watch(number, memory);
+        true
     }
 
     /// A write to `page` makes its blocks doubtful.
@@ -188,6 +215,8 @@ impl Mutable {
 
     /// Mappings in `range` changed.
     pub fn forget(&mut self, range: &Range<u64>) {
+        // Something has changed: it may be possible now.
+        self.writable.retain(|page| !range.contains(page));
         if (range.end - range.start) / 4096 < self.pages.len() as u64 {
             for page in (range.start & !0xfff..range.end).step_by(4096) {
                 self.page_written(page);

@@ -4,6 +4,10 @@
 //! protection; the guest's first write faults, the cache throws the page's translations away and
 //! the page becomes writable again. Changes that need no write (unmapping, mapping over, ...) are
 //! queued as *stale* ranges, which the cache takes before it runs guest code again.
+//!
+//! Each protected page parts a mapping of the kernel's, of which a process may have only so many (`vm.max_map_count`). Where
+//! that is used up, a page can't be protected, and the cache compares its code at each entry instead; and one that can't
+//! be parted from protected neighbours becomes writable together with them.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -50,6 +54,18 @@ impl CodePages {
         pages
     }
 
+    /// `page` and the pages next to it, inside `range`, that hold translated code.
+    fn around(&self, page: u64, range: &Range<u64>) -> Range<u64> {
+        let (mut start, mut end) = (page, page + PAGE);
+        while start > range.start && self.pages.contains(&(start - PAGE)) {
+            start -= PAGE;
+        }
+        while end < range.end && self.pages.contains(&end) {
+            end += PAGE;
+        }
+        start..end
+    }
+
     /// Cuts `range` into runs of pages with (`true`) and without translated code.
     pub(super) fn runs(&self, range: Range<u64>) -> Vec<(Range<u64>, bool)> {
         let mut runs: Vec<(Range<u64>, bool)> = Vec::new();
@@ -72,8 +88,8 @@ impl CodePages {
 }
 
 impl Memory {
-    /// Keeps the pages of `range` from being written until their code is given up. To be called
-    /// before the code is decoded. The error is an errno of the host.
+    /// Keeps the pages of `range` from being written until their code is given up. The error is an errno of the host:
+    /// some of them can still be written.
     pub fn protect_code(&mut self, range: Range<u64>) -> Result<(), i32> {
         let mut page = page_down(range.start);
         while page < range.end {
@@ -106,14 +122,31 @@ impl Memory {
 
     /// Gives the page at `addr` its own protection back. The caller has thrown (or throws) its
     /// translations away: the page is not reported as stale.
-    pub fn unprotect_code(&mut self, addr: u64) -> Result<(), i32> {
+    pub fn unprotect_code(&mut self, addr: u64) {
         let page = page_down(addr);
-        if self.code.pages.remove(&page)
-            && let Some(m) = self.map.get(page).filter(|m| m.can(libc::PROT_WRITE))
-        {
-            host::mprotect(page..page + PAGE, real_prot(m.prot))?;
+        if self.code.pages.remove(&page) {
+            self.make_writable(page);
         }
-        Ok(())
+    }
+
+    /// Gives a page that is protected no more its own protection back; false if the guest can't write to it anyway.
+    fn make_writable(&mut self, page: u64) -> bool {
+        let Some(m) = self.map.get(page).filter(|m| m.can(libc::PROT_WRITE)) else {
+            return false;
+        };
+        let (mapping, prot) = (m.start..m.end, real_prot(m.prot));
+        if host::mprotect(page..page + PAGE, prot).is_ok() {
+            return true;
+        }
+        // With the protected pages on both sides, and with all of the mapping: that takes fewer mappings, not more.
+        let around = self.code.around(page, &mapping);
+        for range in [around, mapping] {
+            if host::mprotect(range.clone(), prot).is_ok() {
+                self.code.drop_pages(range);
+                return true;
+            }
+        }
+        host::out_of_mappings("code that was executed can't be made writable again")
     }
 
     /// Makes protected pages in `addr..addr+len` writable again and marks them stale: for memory
@@ -123,9 +156,7 @@ impl Memory {
         let mut any = false;
         for page in self.code.take(page_down(addr)..end.max(page_down(addr))) {
             self.code.mark_stale(page..page + PAGE);
-            if let Some(m) = self.map.get(page).filter(|m| m.can(libc::PROT_WRITE)) {
-                any |= host::mprotect(page..page + PAGE, real_prot(m.prot)).is_ok();
-            }
+            any |= self.make_writable(page);
         }
         any
     }

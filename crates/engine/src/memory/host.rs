@@ -5,6 +5,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::kernel::stop;
 use crate::layout;
 use crate::sys;
 use crate::syscall;
@@ -47,6 +48,14 @@ pub fn mmap(addr: u64, len: u64, prot: i32, flags: i32, fd: i32, off: u64) -> Re
 pub fn munmap(range: Range<u64>) -> Result<u64, i32> {
     // SAFETY: the range is the guest's, or was just mapped and not handed out.
     answer(unsafe { syscall!(libc::SYS_munmap, range.start, range.end - range.start) })
+}
+
+/// The kernel refuses to part a mapping, and there is no doing without: says so and ends the process.
+pub fn out_of_mappings(what: &str) -> ! {
+    stop::warn(&format!(
+        "{what}: the kernel allows no more mappings; stopping. sysctl -w vm.max_map_count=1048576 allows more"
+    ));
+    stop::exit(stop::STATUS)
 }
 
 /// Sets the real protection; `prot` may carry PROT_GROWSDOWN and the like.

@@ -15,8 +15,7 @@ impl Translation<'_> {
     pub(super) fn fusible(&self, ins: &Instruction, join: u64) -> Option<Instruction> {
         let compares = matches!(ins.mnemonic(), Mnemonic::Cmp | Mnemonic::Test)
             && (0..ins.op_count()).all(|op| ins.op_kind(op) != OpKind::Memory);
-        if !compares || !self.shape.optimise || self.leaves() || ins.next_ip() >= join
-        {
+        if !compares || !self.shape.optimise || self.leaves() || ins.next_ip() >= join {
             return None;
         }
         let branch = decode(self.fetch, ins.next_ip())?;
