@@ -117,6 +117,23 @@ pub enum Command {
     Cache(Cache),
 }
 
+impl Command {
+    /// Does it run guest code in this process or in ones that it starts?
+    pub fn translates(&self) -> bool {
+        !matches!(
+            self,
+            Command::Ls(_)
+                | Command::Info(_)
+                | Command::Rm(_)
+                | Command::Pack(_)
+                | Command::Unpack(_)
+                | Command::HuntGuard(_)
+                | Command::Doctor(_)
+                | Command::Cache(_)
+        )
+    }
+}
+
 #[derive(Debug, Args)]
 pub struct Cache {
     /// Print JSON

@@ -116,27 +116,12 @@ fn table(report: &Report, style: Style) -> String {
 fn cpu() -> Check {
     let machine = machine::here(false);
     let has = |name: &str| machine.features.contains(name);
-    let missing: Vec<&str> = ["fsgsbase", "xsave"]
-        .into_iter()
-        .filter(|f| !has(f))
-        .collect();
     let wide = ["avx2", "avx", "sse4_2", "sse2"]
         .into_iter()
         .find(|f| has(f));
     let detail = format!("{}, up to {}", machine.brand, wide.unwrap_or("nothing"));
-    // The kernel must have switched it on, too.
-    // SAFETY: looks a number up.
-    let may_set_bases = unsafe { libc::getauxval(libc::AT_HWCAP2) } & 2 != 0;
-    if !missing.is_empty() {
-        let fix = format!(
-            "the CPU hasn't got {}; in a virtual machine, pass the host's CPU through",
-            missing.join(" and ")
-        );
-        return check("cpu", State::Fail, detail, fix);
-    }
-    if !may_set_bases {
-        let fix = "the kernel doesn't let programs set FS and GS bases; it must be 5.9 or later, without nofsgsbase";
-        return check("cpu", State::Fail, detail, fix);
+    if let Some(problem) = clew_engine::host::cpu::problem() {
+        return check("cpu", State::Fail, detail, problem);
     }
     ok("cpu", detail)
 }

@@ -46,7 +46,15 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const 
             Err(error) => return run::failed(&error),
         }
     }
-    match arguments::parse(&argv) {
+    let command = arguments::parse(&argv);
+    if let Ok(command) = &command
+        && command.translates()
+        && let Some(problem) = clew_engine::host::cpu::problem()
+    {
+        eprintln!("clew: {problem}");
+        return clew_engine::kernel::stop::STATUS;
+    }
+    match command {
         Ok(Command::Run(options)) => run::run(&options, &envp),
         Ok(Command::Record(options)) => record::record(&options, &envp),
         Ok(Command::Replay(options)) => replay::replay(&options, &envp),

@@ -6,6 +6,7 @@ pub mod altstack;
 pub mod blocking;
 mod bytes;
 pub mod copy;
+pub mod cpu;
 pub mod crash;
 pub mod handlers;
 pub mod hub;
