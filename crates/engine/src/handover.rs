@@ -30,6 +30,14 @@ pub struct Handover {
     pub stats: Stats,
 }
 
+/// A handover that this clew can't read.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the last variable of the environment, CLEW_ENGINE, isn't one that this clew has made; a program under clew was \
+     started by another version of it, or the variable was set by hand: unset it"
+)]
+pub struct NotUnderstood;
+
 impl Handover {
     /// The whole variable, `CLEW_ENGINE=...`.
     pub fn encode(&self) -> CString {
@@ -112,10 +120,17 @@ impl Handover {
         CString::new(text).expect("NUL is encoded")
     }
 
-    /// Reads the variable; `None` if it isn't ours or from another version.
-    pub fn decode(variable: &CStr) -> Option<Handover> {
-        let text = variable.to_str().ok()?.strip_prefix(VARIABLE)?;
-        let mut fields = text.strip_prefix('=')?.split(',');
+    /// Reads the variable: `None` if it isn't ours, an error if it can't be understood. Then nothing is known of the
+    /// program to run, and arguments are the guest's, not the command's.
+    pub fn decode(variable: &CStr) -> Option<Result<Handover, NotUnderstood>> {
+        let value = variable.to_bytes().strip_prefix(VARIABLE.as_bytes())?;
+        let value = value.strip_prefix(b"=")?;
+        let text = std::str::from_utf8(value).ok();
+        Some(text.and_then(Handover::read).ok_or(NotUnderstood))
+    }
+
+    fn read(text: &str) -> Option<Handover> {
+        let mut fields = text.split(',');
         if fields.next()? != VERSION {
             return None;
         }
@@ -182,8 +197,10 @@ impl Handover {
                 _ => return None,
             }
         }
+        // What to run must be said.
+        let whole = !handover.exe.is_empty() || handover.exe_fd >= 0;
         handover.own.hidden = hidden;
-        Some(handover)
+        whole.then_some(handover)
     }
 }
 
@@ -276,7 +293,7 @@ mod tests {
         sent.own.address_space = Some([1 << 30, u64::MAX]);
         sent.stats.ticks = 77;
         sent.stats.is_main = true;
-        let got = Handover::decode(&sent.encode()).unwrap();
+        let got = Handover::decode(&sent.encode()).unwrap().unwrap();
         assert_eq!(got.options, sent.options);
         assert_eq!((&got.exe, &got.execfn), (&sent.exe, &sent.execfn));
         assert_eq!(got.exe_fd, 5);
@@ -300,13 +317,22 @@ mod tests {
     #[test]
     fn nonsense_is_refused() {
         for text in [
-            c"PATH=/bin",
-            c"CLEW_ENGINE",
+            c"CLEW_ENGINE=",
+            c"CLEW_ENGINE=1",
             c"CLEW_ENGINE=0,exe=/bin/true",
             c"CLEW_ENGINE=1,exe",
             c"CLEW_ENGINE=1,exe=%0",
-            c"CLEW_ENGINE=1,what=1",
-            c"CLEW_ENGINE=1,fd=x",
+            c"CLEW_ENGINE=1,exe=/bin/true,what=1",
+            c"CLEW_ENGINE=1,exe=/bin/true,fd=x",
+            c"CLEW_ENGINE=1,exe=\xff",
+        ] {
+            let refused = Handover::decode(text).is_some_and(|read| read.is_err());
+            assert!(refused, "{text:?}");
+        }
+        for text in [
+            c"PATH=/bin",
+            c"CLEW_ENGINE",
+            c"CLEW_ENGINES=1,exe=/bin/true",
         ] {
             assert!(Handover::decode(text).is_none(), "{text:?}");
         }

@@ -63,9 +63,14 @@ impl Request {
     }
 
     /// What a guest's exec asked for: the last variable of the environment says so.
+    /// One that can't be understood ends the process: the arguments are the guest's, and must not be taken for the
+    /// command's own.
     pub fn handed_over(argv: &[CString], envp: &[&CStr]) -> Option<Result<Request, LoadError>> {
         let (last, envp) = envp.split_last()?;
-        let mut handover = Handover::decode(last)?;
+        let mut handover = Handover::decode(last)?.unwrap_or_else(|error| {
+            stop::warn(&error.to_string());
+            stop::exit(stop::STATUS)
+        });
         scripts::find(&handover.own.hidden, &mut handover.options);
         let found = if handover.exe_fd >= 0 {
             let found = loader::resolve_at(handover.exe_fd, c"", libc::AT_EMPTY_PATH, argv);
