@@ -240,9 +240,7 @@ fn pointers(array: u64) -> Result<Vec<u64>, i32> {
 
 /// Replaces the process; returns only if that fails.
 fn start(ex: &mut Executor) -> Outcome {
-    if !ex.kernel.own.in_vfork {
-        ex.code.save();
-    }
+    ex.save_code();
     lockstep::finish(ex);
     ex.record_exec();
     let Some(plan) = &ex.kernel.plan else {

@@ -104,9 +104,7 @@ fn kernel_flags(flags: u64) -> u64 {
 fn make_copy(ex: &mut Executor, request: Request) -> Outcome {
     prepare(ex, &request);
     // Or each of many children would save the same again.
-    if !ex.kernel.own.in_vfork {
-        ex.code.save();
-    }
+    ex.save_code();
     let stream = ex.record_before_fork();
     ex.before_fork();
     ex.memory.before_fork();

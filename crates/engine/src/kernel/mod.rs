@@ -40,6 +40,7 @@ pub use limits::file_size_limit;
 
 use crate::context::{R8, R9, R10, RAX, RDI, RDX, RSI};
 use crate::executor::Executor;
+use crate::guest::signals as guest_signals;
 use crate::loader::Entry;
 use crate::memory::govern;
 use crate::sys::err;
@@ -130,6 +131,9 @@ fn made(ex: &mut Executor, call: &'static Call, args: &Args) -> Outcome {
     }
     if govern::active() && matches!(call.wait, Wait::Never) {
         govern::acquire_all(&scratch::Scratch::ranges(ex, call, args));
+    }
+    if matches!(call.maker, Maker::Proxy) {
+        guest_signals::before_sending(ex, call.nr as i64, args);
     }
     match call.maker {
         Maker::Any => {}

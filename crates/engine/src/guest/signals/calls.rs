@@ -190,7 +190,25 @@ pub fn sys_tgkill(ex: &mut Executor, args: [u64; 6]) -> Outcome {
 /// kill, tkill, tgkill, rt_sigqueueinfo, rt_tgsigqueueinfo: the kernel's own, made by the kernel
 /// thread that stands for the guest's, so that a signal to oneself arrives before the call ends.
 pub fn sys_send_signal(ex: &mut Executor, nr: i64, args: [u64; 6]) -> Outcome {
+    before_sending(ex, nr, &args);
     Outcome::Return(ex.call_on_proxy(nr, args))
+}
+
+/// A process that kills itself (`abort`) ends inside the call, without a word to the engine: what was translated is
+/// saved before.
+pub fn before_sending(ex: &mut Executor, nr: i64, args: &[u64; 6]) {
+    let (whom, sig) = match nr {
+        libc::SYS_kill | libc::SYS_rt_sigqueueinfo => (args[0] as i32, args[1]),
+        libc::SYS_tgkill | libc::SYS_rt_tgsigqueueinfo => (args[0] as i32, args[2]),
+        // Which process that is isn't told; one's own is the likely one.
+        libc::SYS_tkill | libc::SYS_pidfd_send_signal => (0, args[1]),
+        _ => return,
+    };
+    // 0, -1 and groups may mean oneself.
+    let own = whom <= 0 || whom == ex.gs.hub.pid.load(std::sync::atomic::Ordering::Relaxed);
+    if own && (1..=64).contains(&sig) && ex.signals.is_fatal(sig as i32) {
+        ex.save_code();
+    }
 }
 
 /// Where schedules are to be made again, a signal to another thread of the process arrives before

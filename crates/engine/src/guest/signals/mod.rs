@@ -77,7 +77,13 @@ impl Signals {
     /// Whether `sig` kills and the engine is to see to it.
     pub fn kills(&self, sig: i32) -> bool {
         let ours = SigSet::SYNCHRONOUS.contains(sig) || self.hooked;
-        ours && SigSet::FATAL.contains(sig) && self.action(sig).handler == libc::SIG_DFL as u64
+        ours && self.is_fatal(sig)
+    }
+
+    /// Whether `sig` kills, by the engine's hand or by the kernel's.
+    pub fn is_fatal(&self, sig: i32) -> bool {
+        let default = || self.action(sig).handler == libc::SIG_DFL as u64;
+        sig == libc::SIGKILL || SigSet::FATAL.contains(sig) && default()
     }
 
     /// Before a child that shares our memory (vfork) runs: its changes must not stay.

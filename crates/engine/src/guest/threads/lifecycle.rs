@@ -171,13 +171,18 @@ impl Executor {
         self.look_again();
     }
 
+    /// Keeps what was translated for the next run.
+    pub fn save_code(&mut self) {
+        if !self.kernel.own.in_vfork {
+            self.code.save();
+        }
+    }
+
     /// The process is about to end: last accounts.
     pub fn ending(&mut self) {
         self.count_ticks();
         self.trace_turn();
-        if !self.kernel.own.in_vfork {
-            self.code.save();
-        }
+        self.save_code();
         self.report_stats();
         crate::lockstep::finish(self);
     }
