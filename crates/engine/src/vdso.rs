@@ -1,10 +1,14 @@
 //! The vdso that guests see, and the functions of the host's own.
 //!
-//! The guest's is one page, the same in every process, built at compile time: a shared object whose
-//! functions just make their system call. The translator knows their addresses ([`entry`]) and may
+//! The guest's is one page, the same in every process, built at compile time: a shared object with all that tools look
+//! for (symbols, versions, unwinding, section headers), whose functions just make their system call. The translator knows their addresses ([`entry`]) and may
 //! answer the calls faster, with the host's functions ([`host_functions`]).
 
 use crate::layout::VDSO;
+use crate::memory::PAGE;
+
+/// What stands for the file's size and time where translations of it are saved.
+pub const SIZE_AND_TIME: (u64, i64) = (PAGE, 0);
 
 /// The functions of the vdso, in the order of their code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +65,10 @@ const VERSYM: usize = 0x480;
 const VERDEF: usize = 0x4c0;
 const DYNAMIC: usize = 0x540;
 const TEXT: usize = 0x800;
+const EH_FRAME: usize = 0x880;
+const EH_FRAME_HDR: usize = 0x8c0;
+const SHSTRTAB: usize = 0x900;
+const SECTIONS: usize = 0xa00;
 /// Offset of a function's `syscall` instruction, behind `mov eax, nr`.
 pub const SYSCALL_OFFSET: u64 = 5;
 /// Distance from one function to the next.
@@ -90,9 +98,9 @@ impl Page {
         }
     }
 
-    /// Appends a string and its NUL; the answer is its offset in the string table.
-    const fn string(&mut self, s: &str) -> u64 {
-        let offset = self.at - DYNSTR;
+    /// Appends a string and its NUL; the answer is its offset in the string table at `table`.
+    const fn string(&mut self, table: usize, s: &str) -> u64 {
+        let offset = self.at - table;
         let mut i = 0;
         while i < s.len() {
             self.put(s.as_bytes()[i] as u64, 1);
@@ -118,7 +126,7 @@ const fn build() -> [u8; 4096] {
         bytes: [0; 4096],
         at: 0,
     };
-    // Header: 64-bit little-endian shared object for x86-64, two program headers.
+    // Header: 64-bit little-endian shared object for x86-64, three program headers.
     p.table(
         0,
         1,
@@ -126,22 +134,23 @@ const fn build() -> [u8; 4096] {
     );
     p.table(16, 2, &[3, 62]);
     p.table(20, 4, &[1]);
-    p.table(24, 8, &[TEXT as u64, PHDRS as u64]);
-    p.table(52, 2, &[64, 56, 2, 64]);
+    p.table(24, 8, &[TEXT as u64, PHDRS as u64, SECTIONS as u64]);
+    let sections = Section::ALL.len() as u64;
+    p.table(52, 2, &[64, 56, 3, 64, sections, sections - 1]);
 
     // Names first: everything else refers to them.
     p.at = DYNSTR + 1;
-    let soname = p.string(SONAME);
-    let version = p.string(VERSION);
+    let soname = p.string(DYNSTR, SONAME);
+    let version = p.string(DYNSTR, VERSION);
     let mut names = [0; CALLS.len()];
     let mut i = 0;
     while i < CALLS.len() {
-        names[i] = p.string(CALLS[i].1);
+        names[i] = p.string(DYNSTR, CALLS[i].1);
         i += 1;
     }
     let strings = (p.at - DYNSTR) as u64;
 
-    // PT_LOAD (r-x) of the whole page, PT_DYNAMIC (r--).
+    // PT_LOAD (r-x) of the whole page, PT_DYNAMIC (r--), PT_GNU_EH_FRAME (r--).
     let dynamic = [
         [14, soname],
         [4, HASH as u64],
@@ -160,6 +169,9 @@ const fn build() -> [u8; 4096] {
     p.table(PHDRS + 56, 4, &[2, 4]);
     let at = DYNAMIC as u64;
     p.table(PHDRS + 64, 8, &[at, at, at, size, size, 8]);
+    let (at, size) = (EH_FRAME_HDR as u64, EH_FRAME_HDR_SIZE as u64);
+    p.table(PHDRS + 112, 4, &[0x6474_e550, 4]);
+    p.table(PHDRS + 120, 8, &[at, at, at, size, size, 4]);
     p.at = DYNAMIC;
     let mut i = 0;
     while i < dynamic.len() {
@@ -186,7 +198,7 @@ const fn build() -> [u8; 4096] {
         i += 1;
     }
 
-    // Symbols: strong and weak functions of version 2; any section index but "undefined" does.
+    // Symbols: strong and weak functions of version 2.
     let mut i = 1;
     while i < SYMBOLS {
         let call = (i - 1) / 2;
@@ -194,7 +206,7 @@ const fn build() -> [u8; 4096] {
         let info = if alias == 0 { 0x12 } else { 0x22 };
         p.table(DYNSYM + 24 * i, 4, &[names[call] + alias as u64]);
         p.table(DYNSYM + 24 * i + 4, 1, &[info, 0]);
-        p.table(DYNSYM + 24 * i + 6, 2, &[1]);
+        p.table(DYNSYM + 24 * i + 6, 2, &[Section::TEXT_NUMBER]);
         p.table(
             DYNSYM + 24 * i + 8,
             8,
@@ -225,7 +237,168 @@ const fn build() -> [u8; 4096] {
         p.table(TEXT + STEP * i + 5, 1, &[0x0f, 0x05, 0xc3]);
         i += 1;
     }
+
+    put_unwinding(&mut p);
+    put_sections(&mut p, strings, dynamic.len() as u64 + 1);
     p.bytes
+}
+
+const TEXT_SIZE: usize = STEP * CALLS.len();
+/// One rule for all functions, which leave the stack alone: a CIE of 20 bytes, an FDE of 20, the end.
+const EH_FRAME_SIZE: usize = 24 + 24 + 4;
+/// A table with one entry.
+const EH_FRAME_HDR_SIZE: usize = 12 + 8;
+
+/// `.eh_frame` and the table that leads unwinders into it.
+const fn put_unwinding(p: &mut Page) {
+    const fn relative(from: usize, to: usize) -> u64 {
+        (to as u64).wrapping_sub(from as u64)
+    }
+    // CIE: version 1, "zR", code 1, data -8, return address in 16; pointers are pc-relative, four bytes, signed.
+    p.table(EH_FRAME, 4, &[20, 0]);
+    p.table(
+        EH_FRAME + 8,
+        1,
+        &[1, b'z' as u64, b'R' as u64, 0, 1, 0x78, 16, 1, 0x1b],
+    );
+    // The frame is at rsp + 8, the return address 8 below it.
+    p.table(EH_FRAME + 17, 1, &[0x0c, 7, 8, 0x90, 1]);
+    // FDE: back to the CIE, the code that it covers, nothing to add.
+    let fde = EH_FRAME + 24;
+    p.table(fde, 4, &[20, 28, relative(fde + 8, TEXT), TEXT_SIZE as u64]);
+    // Version 1: where the frames are (pc-relative), the count, a table relative to this place.
+    let header = EH_FRAME_HDR;
+    p.table(header, 1, &[1, 0x1b, 3, 0x3b]);
+    p.table(header + 4, 4, &[relative(header + 4, EH_FRAME), 1]);
+    p.table(
+        header + 12,
+        4,
+        &[relative(header, TEXT), relative(header, fde)],
+    );
+}
+
+/// A section header but for its name and place.
+#[derive(Clone, Copy)]
+struct Section {
+    name: &'static str,
+    kind: u64,
+    flags: u64,
+    at: usize,
+    link: u64,
+    info: u64,
+    align: u64,
+    entry: u64,
+}
+
+impl Section {
+    const TEXT_NUMBER: u64 = 8;
+    const ALL: [Section; 12] = {
+        const DYNSYM_NUMBER: u64 = 3;
+        const DYNSTR_NUMBER: u64 = 4;
+        const ALLOC: u64 = 2;
+        const fn section(name: &'static str, kind: u64, at: usize, align: u64) -> Section {
+            Section {
+                name,
+                kind,
+                flags: ALLOC,
+                at,
+                link: 0,
+                info: 0,
+                align,
+                entry: 0,
+            }
+        }
+        const fn table(of: Section, link: u64, info: u64, entry: u64) -> Section {
+            Section {
+                link,
+                info,
+                entry,
+                ..of
+            }
+        }
+        let none = Section {
+            flags: 0,
+            ..section("", 0, 0, 0)
+        };
+        let text = Section {
+            flags: ALLOC | 4,
+            ..section(".text", 1, TEXT, 16)
+        };
+        let names = Section {
+            flags: 0,
+            ..section(".shstrtab", 3, SHSTRTAB, 1)
+        };
+        let (symbols, strings) = (DYNSYM_NUMBER, DYNSTR_NUMBER);
+        [
+            none,
+            table(section(".hash", 5, HASH, 8), symbols, 0, 4),
+            table(
+                section(".gnu.hash", 0x6fff_fff6, GNU_HASH, 8),
+                symbols,
+                0,
+                0,
+            ),
+            table(section(".dynsym", 11, DYNSYM, 8), strings, 1, 24),
+            section(".dynstr", 3, DYNSTR, 1),
+            table(
+                section(".gnu.version", 0x6fff_ffff, VERSYM, 2),
+                symbols,
+                0,
+                2,
+            ),
+            table(
+                section(".gnu.version_d", 0x6fff_fffd, VERDEF, 8),
+                strings,
+                2,
+                0,
+            ),
+            table(section(".dynamic", 6, DYNAMIC, 8), strings, 0, 16),
+            text,
+            section(".eh_frame", 1, EH_FRAME, 8),
+            section(".eh_frame_hdr", 1, EH_FRAME_HDR, 4),
+            names,
+        ]
+    };
+}
+
+/// The section headers and their names; `strings` and `dynamic` are what the layout doesn't tell of sizes.
+const fn put_sections(p: &mut Page, strings: u64, dynamic: u64) {
+    let count = SYMBOLS as u64;
+    let mut names = [0; Section::ALL.len()];
+    p.at = SHSTRTAB + 1;
+    let mut i = 1;
+    while i < names.len() {
+        names[i] = p.string(SHSTRTAB, Section::ALL[i].name);
+        i += 1;
+    }
+    let sizes = [
+        0,
+        4 * (3 + count),
+        16 + 8 + 4 + 4 * (count - 1),
+        24 * count,
+        strings,
+        2 * count,
+        2 * 28,
+        16 * dynamic,
+        TEXT_SIZE as u64,
+        EH_FRAME_SIZE as u64,
+        EH_FRAME_HDR_SIZE as u64,
+        (p.at - SHSTRTAB) as u64,
+    ];
+    let mut i = 0;
+    while i < names.len() {
+        let section = Section::ALL[i];
+        let at = SECTIONS + 64 * i;
+        let (place, address) = (
+            section.at as u64,
+            section.at as u64 * (section.flags & 2) / 2,
+        );
+        p.table(at, 4, &[names[i], section.kind]);
+        p.table(at + 8, 8, &[section.flags, address, place, sizes[i]]);
+        p.table(at + 40, 4, &[section.link, section.info]);
+        p.table(at + 48, 8, &[section.align, section.entry]);
+        i += 1;
+    }
 }
 
 /// How much of the function's name symbol `i` leaves out.
@@ -418,6 +591,45 @@ mod tests {
         let base = gnu_only.as_ptr() as u64;
         // SAFETY: as above.
         assert_eq!(unsafe { host_functions(base) }[3], base + TEXT as u64 + 48);
+    }
+
+    /// binutils look at everything, and complain about what they don't understand.
+    #[test]
+    fn tools_read_it() {
+        let so = std::env::temp_dir().join(format!("clew-vdso-{}.so", std::process::id()));
+        std::fs::write(&so, IMAGE).unwrap();
+        let show = |flags: &str| {
+            let run = Command::new("readelf")
+                .args(["-W", flags])
+                .arg(&so)
+                .output();
+            let run = run.expect("binutils are installed");
+            assert!(run.status.success() && run.stderr.is_empty(), "{run:?}");
+            String::from_utf8(run.stdout).unwrap()
+        };
+        let sections = show("-S");
+        for section in &Section::ALL[1..] {
+            assert!(
+                sections.contains(section.name),
+                "{}: {sections}",
+                section.name
+            );
+        }
+        let text = Section::ALL[Section::TEXT_NUMBER as usize];
+        assert_eq!((text.name, text.at), (".text", TEXT));
+        assert!(show("-s").contains("__vdso_clock_gettime@@LINUX_2.6"));
+        let frames = show("--debug-dump=frames");
+        assert!(
+            frames.contains(&format!("pc={TEXT:016x}..{:016x}", TEXT + TEXT_SIZE)),
+            "{frames}"
+        );
+        assert!(
+            frames.contains("DW_CFA_def_cfa: r7 (rsp) ofs 8"),
+            "{frames}"
+        );
+        assert!(show("-l").contains("GNU_EH_FRAME"));
+        show("-a");
+        std::fs::remove_file(&so).unwrap();
     }
 
     #[test]

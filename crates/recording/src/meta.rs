@@ -14,9 +14,9 @@ pub const FILE: &str = "meta.json";
 
 /// The version of the recording's format: log, records and files. Another one can't be read.
 pub const FORMAT: u32 = crate::log::VERSION;
-/// The version of the rules by which ticks are counted and single instructions step. Under others,
-/// no place in a recording is where it was.
-pub const CLOCK: u32 = 1;
+/// The version of the rules by which ticks are counted and single instructions step, and of the vdso that programs
+/// read. Under others, no place in a recording is where it was.
+pub const CLOCK: u32 = 2;
 
 /// A stranger's file of more than this isn't read.
 const MOST_BYTES: u64 = 8 << 20;

@@ -7,6 +7,7 @@ use super::mapping::{Backing, Mapping, PAGE, page_down};
 use super::{Memory, govern, host};
 use crate::guest::access;
 use crate::layout;
+use crate::vdso;
 
 /// What an instruction fetch at some address finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,8 +87,8 @@ impl Memory {
                 file: FileIdentity {
                     dev: 0,
                     ino: 0,
-                    size: PAGE,
-                    mtime_ns: 0,
+                    size: vdso::SIZE_AND_TIME.0,
+                    mtime_ns: vdso::SIZE_AND_TIME.1,
                 },
                 base: m.start,
                 to_offset: m.start.wrapping_neg(),
