@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use super::region::{Loaded, Region, Run, SavedLink, SavedStub, same_slot};
 use super::store::{ENDING, OPEN_FLAGS, Store, is_private};
 
-const MAGIC: u64 = 0x3265_646f_6377_656c; // "lewcode2"
+const MAGIC: u64 = 0x3365_646f_6377_656c; // "lewcode3"
 const PAGE: u64 = 4096;
 
 /// The version of the engine that made a translation.
@@ -47,19 +47,27 @@ pub struct Key {
 }
 
 impl Key {
-    /// Two independent hashes: one names the file, the other must be found in it.
-    fn digest(&self) -> [u64; 2] {
-        use std::hash::{Hash, Hasher};
-        [0x51u8, 0xa7].map(|salt| {
-            let mut hasher = rustc_hash::FxHasher::default();
-            (salt, VERSION, self).hash(&mut hasher);
-            hasher.finish()
-        })
-    }
-
+    /// Names the file: which image's it is comes first ([`name_begins`]). Another key may have the same name,
+    /// so the header has what the key is made of.
     fn file_name(&self) -> String {
-        format!("{:016x}.{ENDING}", self.digest()[0])
+        let hash = hash_of(&(VERSION, self));
+        format!(
+            "{}{hash:016x}.{ENDING}",
+            name_begins(self.size, self.mtime_ns)
+        )
     }
+}
+
+/// How names begin of files with translations of images of this size and time.
+pub fn name_begins(size: u64, mtime_ns: i64) -> String {
+    format!("{:08x}-", hash_of(&(size, mtime_ns)) >> 32)
+}
+
+fn hash_of(what: &impl std::hash::Hash) -> u64 {
+    use std::hash::Hasher;
+    let mut hasher = rustc_hash::FxHasher::default();
+    what.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The first words of a file; offsets follow from the lengths.
@@ -67,8 +75,11 @@ impl Key {
 #[derive(Clone, Copy, Default)]
 struct Header {
     magic: u64,
-    digest: [u64; 2],
     checksum: u64,
+    /// The image's file, and where its code lies in it; its build-id follows the header.
+    size: u64,
+    mtime_ns: i64,
+    offset: u64,
     guest: [u64; 2],
     host: [u32; 2],
     hot: u32,
@@ -235,6 +246,9 @@ fn version_hash() -> u64 {
 
 /// Writes a region to its file.
 pub fn save(store: &Store, key: &Key, region: &Region, history: &History) -> std::io::Result<()> {
+    if key.build_id.len() > MOST_BUILD_ID {
+        return Err(std::io::ErrorKind::InvalidInput.into());
+    }
     let (runs, order, lengths) = (region.all_runs(), region.all_order(), region.all_lengths());
     let (stubs, links, free) = (
         region.all_stubs(),
@@ -243,7 +257,9 @@ pub fn save(store: &Store, key: &Key, region: &Region, history: &History) -> std
     );
     let mut header = Header {
         magic: MAGIC,
-        digest: key.digest(),
+        size: key.size,
+        mtime_ns: key.mtime_ns,
+        offset: key.offset,
         guest: [key.guest.start, key.guest.end],
         host: [region.host.start, region.host.end],
         hot: region.hot,
@@ -293,7 +309,7 @@ pub fn save(store: &Store, key: &Key, region: &Region, history: &History) -> std
     header.checksum = checksum(&body);
     let path = image_path(key.guest.start);
     let path = &path[..path.len().min(MOST_PATH)];
-    let build_id = &key.build_id[..key.build_id.len().min(MOST_BUILD_ID)];
+    let build_id = &key.build_id;
     (header.path, header.build_id) = (path.len() as u16, build_id.len() as u16);
     let mut first = [0u8; PAGE as usize];
     first[HEADER..][..path.len()].copy_from_slice(path);
@@ -336,7 +352,11 @@ fn check(
     (now, boot): (i64, i64),
 ) -> Option<Header> {
     let header = Header::read(bytes)?;
-    let fits = header.digest == key.digest()
+    // All of it: a hash may be the same by chance, or by design.
+    let build_id = bytes.get(HEADER + header.path as usize..)?;
+    let fits = header.version == version_hash()
+        && (header.size, header.mtime_ns, header.offset) == (key.size, key.mtime_ns, key.offset)
+        && build_id.get(..header.build_id as usize)? == key.build_id
         && header.guest == [key.guest.start, key.guest.end]
         && header.host == [key.host.start, key.host.end]
         && header.host[0] < header.hot
@@ -497,7 +517,9 @@ mod tests {
     fn file_of(key: &Key) -> Vec<u8> {
         let mut header = Header {
             magic: MAGIC,
-            digest: key.digest(),
+            size: key.size,
+            mtime_ns: key.mtime_ns,
+            offset: key.offset,
             guest: [key.guest.start, key.guest.end],
             host: [key.host.start, key.host.end],
             hot: key.host.start + 5000,
@@ -566,7 +588,37 @@ mod tests {
             ..key()
         };
         assert_ne!(key().file_name(), other.file_name());
-        assert_ne!(key().digest()[0], key().digest()[1]);
+        let begins = name_begins(key().size, key().mtime_ns);
+        assert!(key().file_name().starts_with(&begins) && other.file_name().starts_with(&begins));
+        assert_ne!(begins, name_begins(key().size, key().mtime_ns + 1));
+    }
+
+    /// What would be loaded if two keys had the same name.
+    #[test]
+    fn the_header_tells_images_apart() {
+        let path = std::env::temp_dir().join(format!("clew-keys-{}", std::process::id()));
+        let bytes = file_of(&key());
+        std::fs::write(&path, &bytes).unwrap();
+        let file = File::open(&path).unwrap();
+        let meta = file.metadata().unwrap();
+        let accepted = |key: &Key| check(&file, &bytes, key, &meta, (meta.mtime(), 0)).is_some();
+        assert!(accepted(&key()));
+        let changes: [fn(&mut Key); 8] = [
+            |key| key.build_id = vec![1, 2, 4],
+            |key| key.build_id = vec![1, 2],
+            |key| key.build_id.clear(),
+            |key| key.size += 1,
+            |key| key.mtime_ns += 1,
+            |key| key.offset += 4096,
+            |key| key.guest.end += 4096,
+            |key| key.host.start -= 4096,
+        ];
+        for (number, change) in changes.into_iter().enumerate() {
+            let mut other = key();
+            change(&mut other);
+            assert!(!accepted(&other), "{number}");
+        }
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

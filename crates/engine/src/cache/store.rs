@@ -4,7 +4,7 @@
 //! user, or it isn't used. Anyone who can write there could make the engine run their code, so
 //! nothing is read from a folder that others can write.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -95,20 +95,31 @@ impl Store {
         }
     }
 
-    /// Everything in the folder that is clew's: name, size, time of last use.
-    /// Opens all saved translations, so that they can be used where nothing can be opened or written.
-    pub fn open_all(&self) -> io::Result<Store> {
-        let mut opened = HashMap::new();
-        for entry in self.entries()? {
-            let name = entry.path.file_name().and_then(OsStr::to_str);
-            if let (Some(name), Some(file)) = (name, name.and_then(|name| self.file(name))) {
-                opened.insert(name.to_owned(), file);
+    /// Names of the saved translations that begin with one of these.
+    pub fn names(&self, begins: &BTreeSet<String>) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.dir)? {
+            let Ok(name) = entry?.file_name().into_string() else {
+                continue;
+            };
+            let wanted = name
+                .find('-')
+                .is_some_and(|at| begins.contains(&name[..=at]));
+            if wanted && name.ends_with(ENDING) {
+                names.push(name);
             }
         }
-        Ok(Store {
+        Ok(names)
+    }
+
+    /// Opens these, so that they can be used where nothing can be opened or written. What can't be opened is translated
+    /// again.
+    pub fn opened(&self, names: &[String]) -> Store {
+        let open = |name: &String| Some((name.clone(), self.file(name)?));
+        Store {
             dir: self.dir.clone(),
-            opened: Some(Arc::new(opened)),
-        })
+            opened: Some(Arc::new(names.iter().filter_map(open).collect())),
+        }
     }
 
     /// A saved file, for reading.
@@ -121,6 +132,7 @@ impl Store {
         options.open(self.dir.join(name)).ok()
     }
 
+    /// Everything in the folder that is clew's: name, size, time of last use.
     fn files(&self) -> io::Result<Vec<(OsString, Entry)>> {
         let mut files = Vec::new();
         for entry in std::fs::read_dir(&self.dir)? {

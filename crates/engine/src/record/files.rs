@@ -344,6 +344,13 @@ fn name_of(stat: &FileStat) -> String {
     )
 }
 
+/// Size and time (in nanoseconds) of the file that a copy of this name is of.
+pub fn size_and_time(name: &str) -> Option<(u64, i64)> {
+    let mut words = name.split('-').skip(2);
+    let mut number = || u64::from_str_radix(words.next()?, 16).ok();
+    Some((number()?, number()? as i64))
+}
+
 /// A name that no other process of the recording comes up with.
 fn unique() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);

@@ -36,8 +36,13 @@ impl Files {
     }
 }
 
-/// Raises the limit on open files, if it is too low and may be raised.
-pub(super) fn allow_descriptors(files: u64) {
+/// Descriptors that a replay needs besides those it knows the number of: channels, pipes, files in memory.
+const OTHERS: u64 = 128;
+
+/// Sees to it that so many more descriptors can be had, as far as the limit may be raised; returns how many there are.
+/// The guest isn't shown this limit: what it was told is in the recording.
+pub(super) fn allow_descriptors(more: u64) -> u64 {
+    let open = std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64);
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
@@ -45,10 +50,11 @@ pub(super) fn allow_descriptors(files: u64) {
     // SAFETY: the kernel writes and reads one rlimit.
     unsafe {
         libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
-        let wanted = (files + 64).min(limit.rlim_max);
+        let wanted = (open + more + OTHERS).min(limit.rlim_max);
         if limit.rlim_cur < wanted {
             limit.rlim_cur = wanted;
             libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
         }
     }
+    limit.rlim_cur.saturating_sub(open + OTHERS)
 }

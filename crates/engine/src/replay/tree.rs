@@ -11,16 +11,19 @@ use clew_recording::event::{Origin, StreamId};
 use clew_recording::reader::Recording;
 
 use super::arguments::Argument;
-use super::files::Files;
+use super::files::{self, Files};
 use super::jail;
 use super::report::{MESSAGE, Message};
 use super::run::Replay;
 use super::screen::Screen;
+use crate::cache::saved;
 use crate::cache::store::Store;
 use crate::kernel::stop;
 use crate::memory::host;
 use crate::program::Options;
+use crate::record::files::size_and_time;
 use crate::syscall;
+use crate::vdso;
 
 /// What is asked for.
 pub struct Request {
@@ -171,16 +174,27 @@ fn plan(recording: &Recording, request: &Request) -> Result<(Vec<StreamId>, Want
         verify: request.verify,
         arguments: request.arguments,
         stop,
-        store: open_store(&request.options),
+        store: open_store(&request.options, recording),
         files: Files::open(recording).map_err(|e| format!("the recording's files: {e}"))?,
     };
     Ok((roots.into_iter().collect(), wanted))
 }
 
-/// Saved translations are used, never made: a recording may come from a stranger.
-pub(super) fn open_store(options: &Options) -> Option<Store> {
-    let dir = options.cache_dir.as_deref()?;
-    Store::existing(dir).ok()??.open_all().ok()
+/// Saved translations are used, never made: a recording may come from a stranger. Only those of the recording's own
+/// files are there.
+pub(super) fn open_store(options: &Options, recording: &Recording) -> Option<Store> {
+    let store = Store::existing(options.cache_dir.as_deref()?).ok()??;
+    let copies = recording.file_names().ok()?;
+    let files = copies.iter().filter_map(|name| size_and_time(name));
+    let begins = files
+        .chain([vdso::SIZE_AND_TIME])
+        .map(|(size, time)| saved::name_begins(size, time))
+        .collect();
+    let mut names = store.names(&begins).ok()?;
+    // Translations are the first thing to do without.
+    let room = files::allow_descriptors(names.len() as u64);
+    names.truncate(room.min(names.len() as u64) as usize);
+    Some(store.opened(&names))
 }
 
 /// The processes that replay, and what comes from them.

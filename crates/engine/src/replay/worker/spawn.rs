@@ -31,9 +31,6 @@ pub struct Started {
     pub words: io::PipeReader,
 }
 
-/// Descriptors besides those for channels and files: the log, saved translations, some memory files.
-const OTHER_DESCRIPTORS: u64 = 256;
-
 /// Starts a worker for a stream. The calling process must have one thread, since it forks; workers end
 /// when that thread does.
 pub fn start(
@@ -44,9 +41,14 @@ pub fn start(
 ) -> Result<Started, String> {
     let way = way_to(recording, stream)?;
     let files = Files::open(recording).map_err(|e| format!("the recording's files: {e}"))?;
-    let names = recording.file_names().map_or(0, |names| names.len()) as u64;
-    files::allow_descriptors(names + 3 * CHANNELS as u64 + OTHER_DESCRIPTORS);
-    let store = open_store(options);
+    // Channels come first: there is no doing without them.
+    let channels = 3 * CHANNELS as u64;
+    if files::allow_descriptors(channels) < channels {
+        return Err(
+            "too few files may be open at a time (ulimit -n); clew doctor says more".into(),
+        );
+    }
+    let store = open_store(options, recording);
     let inherited = jail::inherited().map_err(|e| format!("/proc/self/fd: {e}"))?;
     let no = |what: &'static str| move |error: io::Error| format!("no {what}: {error}");
     let (words, to_words) = io::pipe().map_err(no("pipe"))?;
