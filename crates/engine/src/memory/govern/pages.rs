@@ -188,7 +188,10 @@ impl State {
         let places = self.places(view.name, page);
         for place in &places {
             let range = place.start..place.end;
-            let _ = host::mprotect(range.clone(), real_prot(place.prot));
+            if host::mprotect(range.clone(), real_prot(place.prot)).is_err() {
+                // The touch would fault again, as one of the guest's own making.
+                host::out_of_mappings("memory shared between processes can't be opened");
+            }
             self.closed.remove(range.clone());
             self.records
                 .push(Record::Change(Change::Open(pages(&range))));
