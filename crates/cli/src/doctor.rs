@@ -315,12 +315,19 @@ fn data() -> Check {
 
 fn descriptors() -> Check {
     const NAME: &str = "open files";
+    // The channels of `clew debug`'s processes, and the files of a large recording.
+    const FOR_DEBUGGING: u64 = 2048;
+    let said = |now: u64, most: u64| format!("at most {now}, replays raise it up to {most}");
     match limit(libc::RLIMIT_NOFILE) {
-        Some((now, _)) if now < 256 => {
+        Some((now, most)) if now < 256 => {
             let fix = "clew needs some for itself: ulimit -n 1024";
-            check(NAME, State::Warn, format!("at most {now}"), fix)
+            check(NAME, State::Warn, said(now, most), fix)
         }
-        Some((now, _)) => ok(NAME, format!("at most {now}")),
+        Some((now, most)) if most < FOR_DEBUGGING => {
+            let fix = "too few for clew debug and watch: raise the hard limit (ulimit -Hn, limits.conf, LimitNOFILE) to 4096";
+            check(NAME, State::Warn, said(now, most), fix)
+        }
+        Some((now, most)) => ok(NAME, said(now, most)),
         None => ok(NAME, "no limit"),
     }
 }

@@ -353,6 +353,56 @@ fn many_writers_at_once() {
     folder.settle();
 }
 
+/// A folder with translations of many programs, and a limit on open files below their number.
+#[test]
+fn a_replay_opens_what_it_needs() {
+    let folder = Folder::new("many");
+    folder.settle();
+    let saved = folder.saved();
+    let others = 600;
+    for number in 0..others {
+        let name = format!("{:08x}-{number:016x}.code", 0x1234_0000 + number);
+        fs::copy(&saved[0], folder.cache().join(name)).unwrap();
+    }
+    let limited = |command: &str| {
+        let run = format!(
+            "ulimit -n 400; exec {} {command}",
+            env!("CARGO_BIN_EXE_clew")
+        );
+        let mut sh = Command::new("sh");
+        sh.args(["-c", &run])
+            .env("CLEW_CACHE", folder.cache())
+            .env("CLEW_DIR", folder.0.join("recordings"))
+            .stdin(Stdio::null());
+        sh.output().unwrap()
+    };
+    let recorded = limited("record -n x sh -c 'echo $(ulimit -n); ls / | head -1'");
+    assert!(recorded.status.success(), "{recorded:?}");
+    assert!(recorded.stdout.starts_with(b"400\n"), "{recorded:?}");
+    let replayed = limited("replay --verify x");
+    let stderr = String::from_utf8_lossy(&replayed.stderr);
+    assert!(
+        replayed.status.success() && stderr.contains("verified"),
+        "{stderr}"
+    );
+    assert_eq!(replayed.stdout, recorded.stdout);
+}
+
+#[test]
+fn a_program_that_kills_itself_saves_first() {
+    use std::os::unix::process::ExitStatusExt;
+    for signal in ["ABRT", "TERM", "KILL"] {
+        let folder = Folder::new(signal);
+        let script = format!("kill -{signal} $$");
+        let got = clew(&folder.cache(), &["run", "sh", "-c", &script])
+            .output()
+            .unwrap();
+        assert!(got.status.signal().is_some(), "{got:?}");
+        let (_, text, _) = cache_command(&folder.cache(), &[]);
+        assert!(text.contains("libc.so.6"), "{signal}: {text}");
+    }
+}
+
 /// A folder on a file system of 64 KiB, where root may mount one.
 #[test]
 fn a_full_disk() {
