@@ -118,7 +118,7 @@ impl Executor {
         if !self.memory.code_write_fault(addr) {
             return false;
         }
-        self.code.code_written(&mut self.memory, addr);
+        self.code.code_written(self.gs, &mut self.memory, addr);
         // With the trap flag set it is about to be stepped anyway.
         if self.gs.regs.rflags & trap_flag::TRAP_FLAG != 0 {
             return true;

@@ -417,7 +417,12 @@ impl CodeCache {
 
     /// The guest wrote to a page that holds translated code: its blocks are checked again before
     /// they run, and the page is writable until then.
-    pub fn code_written(&mut self, memory: &mut Memory, addr: u64) {
+    pub fn code_written(&mut self, gs: &mut GsBlock, memory: &mut Memory, addr: u64) {
+        if translate::is_time_call(gs.regs.rip) {
+            // Its answer was taken before it could be written, and will be taken again. Which pages are protected
+            // isn't part of a recording: how many answers there are must not depend on it.
+            gs.values.used = gs.values.used.saturating_sub(1);
+        }
         self.mutable.page_written(addr & !0xfff);
         self.instruments.page_written(addr & !0xfff);
         memory.unprotect_code(addr & !0xfff);

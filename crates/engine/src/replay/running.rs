@@ -103,7 +103,8 @@ impl Machine {
         if !write || !self.memory.code_write_fault(fault.addr) {
             return false;
         }
-        self.code.code_written(&mut self.memory, fault.addr);
+        self.code
+            .code_written(self.gs, &mut self.memory, fault.addr);
         true
     }
 

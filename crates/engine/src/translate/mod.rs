@@ -141,6 +141,17 @@ pub fn translate(
     Some(t.finish(entry))
 }
 
+/// The time call that is answered inside translated code in place of the `syscall` instruction at `pc`.
+fn time_call(pc: u64) -> Option<vdso::VdsoCall> {
+    // In the vdso, `mov eax, nr` comes before.
+    let call = vdso::entry(pc.wrapping_sub(vdso::SYSCALL_OFFSET));
+    call.filter(|&call| time::is_fast(call))
+}
+
+pub(crate) fn is_time_call(pc: u64) -> bool {
+    time_call(pc).is_some()
+}
+
 pub(crate) fn live_flags(fetch: &dyn Fetch, start: u64) -> u32 {
     flags::live_at(start, |pc| {
         if fetch.same_body(start, pc) {
@@ -362,9 +373,7 @@ impl Translation<'_> {
             code.exit_arg(ins.next_ip());
             code.exit(Exit::Syscall as usize);
         };
-        // In the vdso, `mov eax, nr` comes before.
-        let call = vdso::entry(ins.ip().wrapping_sub(vdso::SYSCALL_OFFSET));
-        if let Some(call) = call.filter(|&call| time::is_fast(call)) {
+        if let Some(call) = time_call(ins.ip()) {
             time::emit(&mut self.code, call, leave);
             *spilled = Spilled::Rcx;
             return Next::Sequential;
