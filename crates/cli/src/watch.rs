@@ -79,7 +79,7 @@ pub fn watch(line: &Watch, envp: &[&CStr]) -> i32 {
             if report.is_found() { 0 } else { NOT_FOUND }
         }
         Err(WatchError::Expression(message) | WatchError::Ends(message)) => wrong(&message),
-        Err(WatchError::Timeline(error @ Error::Diverged(_))) => {
+        Err(WatchError::Timeline(error @ (Error::Diverged(_) | Error::Unsteady(_)))) => {
             text::failed(&error);
             DIVERGED
         }

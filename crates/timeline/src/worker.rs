@@ -240,7 +240,7 @@ impl Worker {
         while let Some(reply) = self.pool.receive(self.channel, Reply::decode) {
             match reply {
                 Some(Reply::Progress { work }) => self.at.work = self.at.work.max(work),
-                Some(Reply::Diverged(text)) => return Err(Error::Diverged(text)),
+                Some(Reply::Diverged(found)) => return Err(Error::Diverged(found)),
                 Some(reply) => return Ok(Some(reply)),
                 None => return Err(self.lost()),
             }
@@ -331,7 +331,7 @@ fn child_like_us(pid: i32) -> Option<Pid> {
 pub fn unexpected(reply: Reply) -> Error {
     match reply {
         Reply::Refused(why) => Error::Refused(why),
-        Reply::Diverged(text) => Error::Diverged(text),
+        Reply::Diverged(found) => Error::Diverged(found),
         _ => Error::Lost,
     }
 }

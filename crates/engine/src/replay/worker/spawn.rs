@@ -41,6 +41,7 @@ pub fn start(
     stream: StreamId,
     options: &Options,
     unlocked: bool,
+    verify: bool,
 ) -> Result<Started, String> {
     let way = way_to(recording, stream)?;
     let files = Files::open(recording).map_err(|e| format!("the recording's files: {e}"))?;
@@ -93,6 +94,7 @@ pub fn start(
         store,
         files,
         options,
+        verify,
         first,
         commander,
     };
@@ -149,6 +151,7 @@ struct Setup<'a> {
     store: Option<Store>,
     files: Files,
     options: &'a Options,
+    verify: bool,
     first: RawFd,
     commander: i32,
 }
@@ -157,6 +160,7 @@ impl Setup<'_> {
     fn worker(self) -> Result<Worker, String> {
         let mut machine = run::new_machine(self.store.as_ref(), &self.files, self.options)?;
         machine.show_pages = false;
+        machine.verify = self.verify;
         let readers: Result<Vec<_>, _> = self
             .way
             .iter()
