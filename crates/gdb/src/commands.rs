@@ -110,7 +110,13 @@ impl Session<'_> {
         let command = plain(&words.join(" "));
         let mut text = format!("clew: {name}, process {pid}: {command}\n");
         let place = match at.next {
-            Some(next @ (Next::Killed { .. } | Next::Exit { .. } | Next::Exec | Next::CutOff | Next::Diverges)) => {
+            Some(
+                next @ (Next::Killed { .. }
+                | Next::Exit { .. }
+                | Next::Exec
+                | Next::CutOff
+                | Next::Diverges),
+            ) => {
                 format!("{}; reverse-continue goes back", self.ending(next))
             }
             _ => format!("at event {}; continue goes on", at.event),

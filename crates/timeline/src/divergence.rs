@@ -1,11 +1,12 @@
 //! A stream whose replay diverges from the recording. In: a worker's word that it does. Out: a timeline that ends
 //! there, and both sides: what agreed last, and where the replay stands when it doesn't any more.
 
-use clew_engine::replay::worker::protocol::{Command, Diverged};
+use clew_engine::replay::worker::protocol::{Command, Diverged, Goal, Mark};
 use clew_symbols::Stack;
 
 use crate::program::Program;
 use crate::timeline::Timeline;
+use crate::worker::Worker;
 use crate::{Error, Position, Registers, Result, Target, Thread};
 
 /// A thread of the program, somewhere.
@@ -39,6 +40,7 @@ impl Timeline {
         let Some(divergence) = self.divergence().cloned() else {
             return Ok(None);
         };
+        self.go_where_noticed(&divergence);
         let found = self.scene(program)?;
         let agreed = Position::after(divergence.event).max(self.start());
         self.seek(Target::Position(agreed))?;
@@ -48,6 +50,24 @@ impl Timeline {
             agreed,
             found,
         }))
+    }
+
+    /// A replay in single steps may come further than one that runs. Where that one was, if it is on the way.
+    fn go_where_noticed(&mut self, divergence: &Diverged) {
+        let Some(ticks) = divergence.ticks else {
+            return;
+        };
+        let mark = Mark {
+            event: divergence.event,
+            ticks,
+            pc: divergence.pc,
+            sp: divergence.sp,
+        };
+        let is_there = |worker: &Worker| (worker.at.pc, worker.at.sp) == (mark.pc, mark.sp);
+        match self.worker_at(Goal::Mark(mark)) {
+            Ok(worker) if is_there(&worker) => self.settle(worker),
+            _ => {}
+        }
     }
 
     fn scene(&mut self, program: &mut Program) -> Result<Scene> {

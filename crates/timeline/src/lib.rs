@@ -42,8 +42,8 @@ mod worker;
 use std::time::Duration;
 
 pub use clew_engine::replay::worker::protocol::{
-    At, Break, Calls, Diverged, EventStop, Events, ExcursionEnd, Mapping, Next, Registers, Stops, Thread,
-    Watch, WatchKind,
+    At, Break, Calls, Diverged, EventStop, Events, ExcursionEnd, Mapping, Next, Registers, Stops,
+    Thread, Watch, WatchKind,
 };
 use clew_recording::event::ThreadId;
 pub use clew_recording::position::Position;

@@ -5,7 +5,9 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use clew_engine::replay::worker;
-use clew_engine::replay::worker::protocol::{At, Command, Diverged, Goal, LONGEST_READ, Reply, Take};
+use clew_engine::replay::worker::protocol::{
+    At, Command, Diverged, Goal, LONGEST_READ, Reply, Take,
+};
 use clew_recording::event::{StreamId, ThreadId};
 use clew_recording::reader::Recording;
 
@@ -234,6 +236,14 @@ impl Timeline {
         match &mut self.here {
             Some(worker) => mappings(worker),
             None => Err(Error::Lost),
+        }
+    }
+
+    /// The code there, and what it is translated to, as text.
+    pub fn listing(&mut self, pc: u64) -> Result<String> {
+        match self.ask(&Command::Listing { pc })? {
+            Reply::Listing(text) => Ok(text),
+            other => Err(unexpected(other)),
         }
     }
 

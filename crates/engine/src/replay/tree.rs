@@ -16,6 +16,7 @@ use super::jail;
 use super::report::{MESSAGE, Message};
 use super::run::Replay;
 use super::screen::Screen;
+use super::worker::protocol::Diverged;
 use crate::cache::store::Store;
 use crate::kernel::stop;
 use crate::memory::host;
@@ -58,7 +59,7 @@ pub enum Ending {
 pub struct Outcome {
     /// By stream.
     pub ends: BTreeMap<StreamId, End>,
-    pub divergences: Vec<String>,
+    pub divergences: Vec<Diverged>,
     /// What was asked for by `Request::arguments`, by stream and event.
     pub arguments: BTreeMap<(StreamId, u64), Vec<Argument>>,
     /// Reasons outside of the recording why a process couldn't be replayed.
@@ -353,11 +354,11 @@ impl Coordinator<'_> {
                 self.outcome.ends.insert(stream, end);
                 self.screen.ended(stream);
             }
-            Message::Diverged { stream, text } if known(&stream) => {
-                self.told.insert(stream);
-                self.screen.ended(stream);
+            Message::Diverged(diverged) if known(&diverged.stream) => {
+                self.told.insert(diverged.stream);
+                self.screen.ended(diverged.stream);
                 if self.outcome.divergences.len() < MOST_REPORTS {
-                    self.outcome.divergences.push(text.to_owned());
+                    self.outcome.divergences.push(*diverged);
                 }
             }
             Message::Unable { stream, text } if known(&stream) => {

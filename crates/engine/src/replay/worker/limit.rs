@@ -96,6 +96,7 @@ impl Worker {
                 expected, found, ..
             }) => (expected, found, false),
         };
+        let (pc, sp) = self.machine.place_now();
         let applying = self.reader.position() != self.whole;
         Ok(Diverged {
             stream: self.reader.stream(),
@@ -103,7 +104,8 @@ impl Worker {
             // An effect: its event was due, which is as far as one gets.
             ticks: (!applying).then(|| self.machine.since()),
             thread: self.machine.current,
-            pc: self.machine.place_now().0,
+            pc,
+            sp,
             expected,
             found,
             unreadable,

@@ -38,6 +38,8 @@ pub enum Command {
     Read { addr: u64, len: u32 },
     /// [`Reply::Mappings`], from this address on, as many as fit.
     Mappings { from: u64 },
+    /// The code there, and what it is translated to. [`Reply::Listing`].
+    Listing { pc: u64 },
     /// From here on this worker is an excursion: it can't follow the recording any more.
     /// [`Reply::Done`]
     Write { addr: u64, bytes: Vec<u8> },
@@ -169,6 +171,8 @@ pub enum Reply {
     Registers(Option<Box<Registers>>),
     Memory(Vec<u8>),
     Mappings(Vec<Mapping>),
+    /// Nothing where there is no code.
+    Listing(String),
     Done,
     Excursion(Excursion),
     /// A command can't be carried out, in words.
@@ -207,7 +211,9 @@ pub struct Diverged {
     /// Ticks since then, where it was noticed; none if it was at the event's effects.
     pub ticks: Option<u64>,
     pub thread: ThreadId,
+    /// Of the instruction where it was noticed.
     pub pc: u64,
+    pub sp: u64,
     pub expected: String,
     pub found: String,
     /// The log can't be read any further: nobody knows what was recorded.
@@ -229,11 +235,15 @@ impl fmt::Display for Diverged {
         let (stream, event) = (self.stream, self.event);
         if self.unreadable {
             let found = &self.found;
-            return write!(f, "stream {stream} can be read to event {event} only: {found}");
+            return write!(
+                f,
+                "the recording can be read to event {event} of stream {stream} only: {found}"
+            );
         }
         write!(
             f,
-            "the replay of stream {stream} diverges from the recording behind event {event}: expected {}, found {}",
+            "the replay diverges from the recording behind event {event} of stream {stream}: expected {}, \
+             found {}",
             self.expected, self.found
         )
     }

@@ -150,6 +150,7 @@ impl Worker {
             Command::Registers { thread } => self.show_registers(thread),
             Command::Read { addr, len } => self.show_memory(addr, len),
             Command::Mappings { from } => self.show_mappings(from),
+            Command::Listing { pc } => self.show_listing(pc),
             Command::Interrupt => return Ok(None),
             Command::End => stop::exit(0),
             Command::Stops(stops) => {

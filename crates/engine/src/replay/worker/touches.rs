@@ -10,8 +10,8 @@ use std::ops::Range;
 use clew_recording::event::{Event, Record, ThreadId};
 use clew_recording::maps::Change;
 
-use super::limit::ahead;
 use super::collect::{Collector, Standing};
+use super::limit::ahead;
 use super::owners::Owners;
 use super::protocol::{EventStop, Goal, Granules, LONGEST, Reply, Touch};
 use super::serve::Worker;
