@@ -105,8 +105,9 @@ impl Timeline {
             settings.verify,
         )
         .map_err(Error::Refused)?;
-        let pool = Rc::new(Pool::new(started.channels, started.words));
-        let mut first = Worker::first(pool.clone(), started.pid)?;
+        let pid = started.pid;
+        let pool = Rc::new(Pool::new(started));
+        let mut first = Worker::first(pool.clone(), pid)?;
         let at = first.at;
         if position_of(&at).is_none() {
             return Err(Error::Lost);

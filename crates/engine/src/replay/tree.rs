@@ -5,14 +5,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use clew_recording::event::{Origin, StreamId};
 use clew_recording::reader::Recording;
 
 use super::arguments::Argument;
 use super::files::Files;
+use super::forks::{self, Guard, Verdict};
 use super::jail;
+use super::leash;
 use super::report::{MESSAGE, Message};
 use super::run::Replay;
 use super::screen::Screen;
@@ -92,6 +94,8 @@ pub struct Wanted {
     pub verify: bool,
     arguments: Option<(u64, u64)>,
     stop: Option<(StreamId, u64)>,
+    /// Streams with an exec from which others are forked.
+    forking: BTreeSet<StreamId>,
     pub files: Files,
     /// Saved translations.
     pub store: Option<Store>,
@@ -148,6 +152,7 @@ fn plan(recording: &Recording, request: &Request) -> Result<(Vec<StreamId>, Want
         None => streams,
     };
     let mut roots = BTreeSet::new();
+    let mut forking = BTreeSet::new();
     let mut follow = BTreeMap::new();
     for &stream in &streams {
         let mut at = stream;
@@ -162,6 +167,9 @@ fn plan(recording: &Recording, request: &Request) -> Result<(Vec<StreamId>, Want
                 _ => return Err(format!("the beginning of stream {stream} is missing")),
             }
         }
+        if at != stream {
+            forking.insert(at);
+        }
         roots.insert(at);
     }
     let stop = request.to.map(|event| (first, event));
@@ -172,6 +180,7 @@ fn plan(recording: &Recording, request: &Request) -> Result<(Vec<StreamId>, Want
         verify: request.verify,
         arguments: request.arguments,
         stop,
+        forking,
         store: open_store(&request.options),
         files: Files::open(recording).map_err(|e| format!("the recording's files: {e}"))?,
     };
@@ -199,6 +208,57 @@ struct Coordinator<'a> {
     children: Vec<Child>,
     /// Descriptors that no replaying process shall have.
     inherited: Vec<RawFd>,
+    /// They end all processes, and forks of them, when this one ends.
+    leashes: Vec<OwnedFd>,
+    guards: Vec<Guard>,
+    /// Their process groups.
+    groups: BTreeSet<i32>,
+    census: Census,
+}
+
+/// Forks that were made.
+#[derive(Default)]
+struct Census {
+    forks: usize,
+    counted: usize,
+}
+
+/// So many processes may be there at once.
+const MOST_PROCESSES: usize = 1024;
+/// They are counted again after so many forks.
+const COUNTED: usize = 64;
+
+impl Census {
+    /// Whether another fork may be made. There are `most` in the recording, and each is replayed once; a process that
+    /// has left its recording could make any number.
+    fn decide(&mut self, most: usize, groups: &BTreeSet<i32>) -> Verdict {
+        if self.forks >= most {
+            return Verdict::Refused;
+        }
+        if self.forks - self.counted >= COUNTED {
+            if members(groups) >= MOST_PROCESSES {
+                return Verdict::NotNow;
+            }
+            self.counted = self.forks;
+        }
+        self.forks += 1;
+        Verdict::Allowed
+    }
+}
+
+/// How many processes there are in these process groups.
+fn members(groups: &BTreeSet<i32>) -> usize {
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let group = |entry: std::fs::DirEntry| {
+        entry.file_name().to_str()?.parse::<i32>().ok()?;
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        // Behind the name: state, parent, group.
+        let (_, rest) = stat.rsplit_once(')')?;
+        rest.split_whitespace().nth(2)?.parse::<i32>().ok()
+    };
+    all.filter_map(group)
+        .filter(|group| groups.contains(group))
+        .count()
 }
 
 /// A replaying process.
@@ -245,6 +305,10 @@ pub fn replay(recording: &Recording, request: &Request) -> Result<Outcome, Strin
         arguments: 0,
         children: Vec::new(),
         inherited: jail::inherited().map_err(|e| format!("/proc/self/fd: {e}"))?,
+        leashes: Vec::new(),
+        guards: Vec::new(),
+        groups: BTreeSet::new(),
+        census: Census::default(),
     };
     let done = coordinator.run(&roots);
     coordinator.screen.flush();
@@ -267,6 +331,7 @@ impl Coordinator<'_> {
                 let Some(stream) = waiting.next() else { break };
                 let pid = self.spawn(stream, mine, theirs, to_words.as_raw_fd())?;
                 self.children.push(Child::new(pid));
+                self.groups.insert(pid);
                 self.begun.insert(stream);
             }
             if self.children.is_empty() {
@@ -276,6 +341,7 @@ impl Coordinator<'_> {
                 continue;
             }
             pass_on(&mut words);
+            self.answer_forks();
             let before = self.children.len();
             self.children.retain(Child::lives);
             if self.children.len() == before {
@@ -293,8 +359,14 @@ impl Coordinator<'_> {
                 Taken::Over => break,
                 Taken::Nothing => {}
             }
+            self.answer_forks();
             if !pass_on(&mut words) {
-                wait_readable(&[mine, words.as_raw_fd()], 1000);
+                let guards = self.guards.iter().map(|guard| guard.as_fd().as_raw_fd());
+                let fds: Vec<RawFd> = [mine, words.as_raw_fd()]
+                    .into_iter()
+                    .chain(guards)
+                    .collect();
+                wait_readable(&fds, 1000);
             }
         }
         pass_on(&mut words);
@@ -387,13 +459,25 @@ impl Coordinator<'_> {
     /// Waits for something to read there, or the end of a child.
     fn wait(&self, messages: RawFd, words: RawFd) {
         let ends = self.children.iter().filter_map(|child| child.end.as_ref());
+        let ends: Vec<RawFd> = ends.map(AsRawFd::as_raw_fd).collect();
+        // Without descriptors for all ends one has to look.
+        let all = ends.len() == self.children.len();
+        let guards = self.guards.iter().map(|guard| guard.as_fd().as_raw_fd());
         let fds: Vec<RawFd> = [messages, words]
             .into_iter()
-            .chain(ends.map(AsRawFd::as_raw_fd))
+            .chain(ends)
+            .chain(guards)
             .collect();
-        // Without descriptors for all ends one has to look.
-        let all = fds.len() == self.children.len() + 2;
         wait_readable(&fds, if all { -1 } else { 20 });
+    }
+
+    fn answer_forks(&mut self) {
+        let (most, census, groups) = (self.wanted.follow.len(), &mut self.census, &self.groups);
+        // One whose processes have all ended tells so for ever.
+        self.guards.retain(Guard::is_of_use);
+        for guard in &self.guards {
+            guard.answer(|_| census.decide(most, groups));
+        }
     }
 
     /// Something is wrong: nobody goes on unheard.
@@ -431,22 +515,41 @@ impl Coordinator<'_> {
 
     /// Starts a process for a stream; it never returns here.
     fn spawn(
-        &self,
+        &mut self,
         stream: StreamId,
         mine: RawFd,
         report: RawFd,
         words: RawFd,
     ) -> Result<i32, String> {
+        let no = |what: &'static str| move |error: io::Error| format!("no {what}: {error}");
+        // All forks of it may come from this stream, or from its forks.
+        let forks = self.wanted.forking.contains(&stream);
+        let (held, end) = leash::new().map_err(no("pipe"))?;
+        let (here, there) = std::os::unix::net::UnixDatagram::pair().map_err(no("socket"))?;
         // SAFETY: this process has one thread, so the child can go on as usual.
         let pid = unsafe { syscall!(libc::SYS_fork) };
         if pid < 0 {
             return Err(format!("can't fork: {}", crate::sys::error(pid)));
         }
         if pid != 0 {
+            drop(there);
+            self.leashes.push(held);
+            if forks && !self.request.unlocked {
+                self.guards
+                    .extend(forks::take(here.as_raw_fd()).map(Guard::new));
+            }
             return Ok(pid as i32);
         }
+        // What is the parent's business.
+        drop((held, here));
+        self.leashes.clear();
+        self.guards.clear();
         // SAFETY: a descriptor of the parent's business.
         unsafe { syscall!(libc::SYS_close, mine) };
+        if forks && !self.request.unlocked {
+            forks::pass(there.as_raw_fd(), forks::ask());
+        }
+        drop(there);
         let unable = |text: String| -> ! {
             Message::Unable {
                 stream,
@@ -455,17 +558,16 @@ impl Coordinator<'_> {
             .send(report);
             stop::exit(stop::STATUS)
         };
-        if let Err(error) = jail::undress(&self.inherited, words) {
-            unable(format!("a process to replay in can't be prepared: {error}"));
-        }
+        let prepared = jail::undress(&self.inherited, words).and_then(|()| leash::put_on(end));
+        let leash = prepared.unwrap_or_else(|error| {
+            unable(format!("a process to replay in can't be prepared: {error}"))
+        });
         let options = &self.request.options;
         match Replay::new(self.recording, stream, &self.wanted, options, report) {
             Ok(replay) => {
                 if !self.request.unlocked {
-                    // All forks of the plan may come from this stream, or from its forks.
-                    let forks = !self.wanted.follow.is_empty();
                     host::locked_in();
-                    if let Err(error) = jail::lock(report, forks) {
+                    if let Err(error) = jail::lock(report, forks, leash) {
                         unable(format!(
                             "the kernel can't lock a replay in (seccomp: {error}), and a recording may \
                              come from anybody; if you trust this one: clew replay --no-jail"
