@@ -20,6 +20,7 @@ pub fn trials() -> Vec<Trial> {
         trial("calls", calls),
         trial("files gone", files_gone),
         trial("escape", escape),
+        trial("gdb scripts", gdb_scripts),
     ]
 }
 
@@ -135,6 +136,55 @@ fn files_gone(place: &Place) -> Result<(), Failed> {
         code(&replay) == Some(0) && replay.stdout == recorded.stdout,
         || format!("{}: {}", replay.ending(), replay.printed()),
     )
+}
+
+/// A recorded program has a script for gdb inside, and one beside it; the user's gdb trusts all. Natively they are
+/// loaded, from a recording they aren't.
+fn gdb_scripts(place: &Place) -> Result<(), Failed> {
+    let (source, witness) = (place.dir.join("p.c"), place.dir.join("loaded"));
+    fs::write(
+        &source,
+        "asm(\".pushsection \\\".debug_gdb_scripts\\\", \\\"MS\\\", @progbits, 1\\n\"\n\
+         \".byte 4\\n.ascii \\\"inside\\\\nopen('loaded', 'a').write('inside ')\\\\n\\\"\\n.byte 0\\n\"\n\
+         \".popsection\");\n\
+         int main(void) { return 0; }\n",
+    )?;
+    let compiled = Command::new("cc")
+        .args(["-g", "-o", "p", "p.c"])
+        .current_dir(&place.dir)
+        .status()?;
+    require(compiled.success(), || "cc failed".into())?;
+    fs::write(
+        place.dir.join("p-gdb.py"),
+        "open('loaded', 'a').write('beside ')\n",
+    )?;
+    fs::write(place.dir.join(".gdbinit"), "shell echo init >>loaded\n")?;
+    let trusting = ["-q", "-batch", "-iex", "set auto-load safe-path /"];
+    let mut native = clew_tests::run::Job::new("gdb", &place.dir).args(trusting);
+    native.args.push("./p".into());
+    let native = native.run();
+    let loaded = fs::read_to_string(&witness).unwrap_or_default();
+    let all = ["inside", "beside", "init"]
+        .iter()
+        .all(|word| loaded.contains(word));
+    require(all, || format!("natively {loaded:?}: {}", native.printed()))?;
+    fs::remove_file(&witness)?;
+    place.record("r", &["./p"])?;
+    let debug = [
+        &["debug", "r", "--"][..],
+        &trusting,
+        &["-ex", "info symbol main"],
+    ]
+    .concat();
+    let debug = place.clew(&debug);
+    let said = String::from_utf8_lossy(&debug.stdout).into_owned();
+    require(
+        code(&debug) == Some(0) && said.contains("main in section"),
+        || debug.printed(),
+    )?;
+    require(!witness.exists(), || {
+        format!("{:?}: {}", fs::read_to_string(&witness), debug.printed())
+    })
 }
 
 /// The byte that it read becomes another.
