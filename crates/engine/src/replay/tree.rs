@@ -208,12 +208,25 @@ struct Coordinator<'a> {
     children: Vec<Child>,
     /// Descriptors that no replaying process shall have.
     inherited: Vec<RawFd>,
-    /// They end all processes, and forks of them, when this one ends.
-    leashes: Vec<OwnedFd>,
-    guards: Vec<Guard>,
-    /// Their process groups.
-    groups: BTreeSet<i32>,
+    held: Vec<Held>,
     census: Census,
+}
+
+/// A process that was started, and its forks: they are a process group.
+struct Held {
+    group: i32,
+    /// They end when this is closed.
+    _leash: OwnedFd,
+    /// Their forks wait for its answer.
+    guard: Option<Guard>,
+}
+
+impl Held {
+    /// Whether anybody is left of the group.
+    fn lives(&self) -> bool {
+        // SAFETY: asks, sends nothing. The group is of a child of ours, or of nobody.
+        unsafe { syscall!(libc::SYS_kill, -i64::from(self.group), 0) == 0 }
+    }
 }
 
 /// Forks that were made.
@@ -231,12 +244,12 @@ const COUNTED: usize = 64;
 impl Census {
     /// Whether another fork may be made. There are `most` in the recording, and each is replayed once; a process that
     /// has left its recording could make any number.
-    fn decide(&mut self, most: usize, groups: &BTreeSet<i32>) -> Verdict {
+    fn decide(&mut self, most: usize, held: &[Held]) -> Verdict {
         if self.forks >= most {
             return Verdict::Refused;
         }
         if self.forks - self.counted >= COUNTED {
-            if members(groups) >= MOST_PROCESSES {
+            if members(held) >= MOST_PROCESSES {
                 return Verdict::NotNow;
             }
             self.counted = self.forks;
@@ -246,8 +259,8 @@ impl Census {
     }
 }
 
-/// How many processes there are in these process groups.
-fn members(groups: &BTreeSet<i32>) -> usize {
+/// How many processes there are in these groups.
+fn members(held: &[Held]) -> usize {
     let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let group = |entry: std::fs::DirEntry| {
         entry.file_name().to_str()?.parse::<i32>().ok()?;
@@ -257,7 +270,7 @@ fn members(groups: &BTreeSet<i32>) -> usize {
         rest.split_whitespace().nth(2)?.parse::<i32>().ok()
     };
     all.filter_map(group)
-        .filter(|group| groups.contains(group))
+        .filter(|&group| held.iter().any(|held| held.group == group))
         .count()
 }
 
@@ -305,9 +318,7 @@ pub fn replay(recording: &Recording, request: &Request) -> Result<Outcome, Strin
         arguments: 0,
         children: Vec::new(),
         inherited: jail::inherited().map_err(|e| format!("/proc/self/fd: {e}"))?,
-        leashes: Vec::new(),
-        guards: Vec::new(),
-        groups: BTreeSet::new(),
+        held: Vec::new(),
         census: Census::default(),
     };
     let done = coordinator.run(&roots);
@@ -331,7 +342,6 @@ impl Coordinator<'_> {
                 let Some(stream) = waiting.next() else { break };
                 let pid = self.spawn(stream, mine, theirs, to_words.as_raw_fd())?;
                 self.children.push(Child::new(pid));
-                self.groups.insert(pid);
                 self.begun.insert(stream);
             }
             if self.children.is_empty() {
@@ -344,7 +354,9 @@ impl Coordinator<'_> {
             self.answer_forks();
             let before = self.children.len();
             self.children.retain(Child::lives);
-            if self.children.len() == before {
+            if self.children.len() != before {
+                self.held.retain(Held::lives);
+            } else {
                 // Until there is something, or a child of ours has ended.
                 self.wait(mine, words.as_raw_fd());
             }
@@ -361,10 +373,9 @@ impl Coordinator<'_> {
             }
             self.answer_forks();
             if !pass_on(&mut words) {
-                let guards = self.guards.iter().map(|guard| guard.as_fd().as_raw_fd());
                 let fds: Vec<RawFd> = [mine, words.as_raw_fd()]
                     .into_iter()
-                    .chain(guards)
+                    .chain(self.guards())
                     .collect();
                 wait_readable(&fds, 1000);
             }
@@ -462,22 +473,27 @@ impl Coordinator<'_> {
         let ends: Vec<RawFd> = ends.map(AsRawFd::as_raw_fd).collect();
         // Without descriptors for all ends one has to look.
         let all = ends.len() == self.children.len();
-        let guards = self.guards.iter().map(|guard| guard.as_fd().as_raw_fd());
         let fds: Vec<RawFd> = [messages, words]
             .into_iter()
             .chain(ends)
-            .chain(guards)
+            .chain(self.guards())
             .collect();
         wait_readable(&fds, if all { -1 } else { 20 });
     }
 
     fn answer_forks(&mut self) {
-        let (most, census, groups) = (self.wanted.follow.len(), &mut self.census, &self.groups);
-        // One whose processes have all ended tells so for ever.
-        self.guards.retain(Guard::is_of_use);
-        for guard in &self.guards {
-            guard.answer(|_| census.decide(most, groups));
+        let (most, held) = (self.wanted.follow.len(), &self.held);
+        for guard in held.iter().filter_map(|held| held.guard.as_ref()) {
+            guard.answer(|_| self.census.decide(most, held));
         }
+    }
+
+    /// What becomes readable when somebody wants to fork.
+    fn guards(&self) -> impl Iterator<Item = RawFd> {
+        let guards = self.held.iter().filter_map(|held| held.guard.as_ref());
+        guards
+            .filter(|guard| guard.is_of_use())
+            .map(|guard| guard.as_fd().as_raw_fd())
     }
 
     /// Something is wrong: nobody goes on unheard.
@@ -533,17 +549,23 @@ impl Coordinator<'_> {
         }
         if pid != 0 {
             drop(there);
-            self.leashes.push(held);
-            if forks && !self.request.unlocked {
-                self.guards
-                    .extend(forks::take(here.as_raw_fd()).map(Guard::new));
-            }
+            // Whoever comes first: from here on there is such a group.
+            // SAFETY: puts a child of ours into a group of its own.
+            unsafe { syscall!(libc::SYS_setpgid, pid, pid) };
+            let guard = match forks && !self.request.unlocked {
+                true => forks::take(here.as_raw_fd()).map(Guard::new),
+                false => None,
+            };
+            self.held.push(Held {
+                group: pid as i32,
+                _leash: held,
+                guard,
+            });
             return Ok(pid as i32);
         }
         // What is the parent's business.
         drop((held, here));
-        self.leashes.clear();
-        self.guards.clear();
+        self.held.clear();
         // SAFETY: a descriptor of the parent's business.
         unsafe { syscall!(libc::SYS_close, mine) };
         if forks && !self.request.unlocked {
