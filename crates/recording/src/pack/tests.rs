@@ -221,7 +221,7 @@ fn bombs_and_damage_are_refused() {
         most: u64::MAX,
         large: true,
     };
-    refused_although(&scratch, &file, allowed, "isn\'t room");
+    refused_although(&scratch, &file, allowed, "isn't room");
     let file = hostile(&scratch, |a| add(a, b"log", EntryType::Regular, b"x"));
     refused(&scratch, &file, MOST_BYTES, meta::FILE);
     let file = hostile(&scratch, |a| {
