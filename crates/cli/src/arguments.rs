@@ -90,6 +90,10 @@ pub enum Command {
     #[command(after_help = UNPACK_HELP)]
     Unpack(Unpack),
 
+    /// Make a file for whoever looks for the cause of a replay that diverges
+    #[command(after_help = REPORT_HELP)]
+    Report(Report),
+
     /// Check what this machine allows, and say how to fix what it doesn't
     #[command(after_help = DOCTOR_HELP)]
     Doctor(Doctor),

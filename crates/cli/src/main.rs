@@ -7,6 +7,7 @@
 mod arguments;
 mod cache;
 mod debug;
+mod divergence;
 mod doctor;
 #[allow(non_upper_case_globals)]
 mod fixed;
@@ -18,6 +19,7 @@ mod record;
 mod recordings;
 mod replay;
 mod run;
+mod stack;
 mod text;
 mod variables;
 mod watch;
@@ -66,6 +68,7 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const 
         Ok(Command::Rm(options)) => recordings::rm::rm(&options, &envp),
         Ok(Command::Pack(options)) => recordings::pack::pack(&options, &envp),
         Ok(Command::Unpack(options)) => recordings::pack::unpack(&options, &envp),
+        Ok(Command::Report(options)) => recordings::report::report(&options, &envp),
         Ok(Command::Hunt(options)) => hunt::hunt(&options, &envp),
         Ok(Command::HuntGuard(options)) => hunt::guard(&options),
         Ok(Command::ExplainRun(options)) => hunt::explain::explain(&options, &envp),

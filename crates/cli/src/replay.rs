@@ -5,11 +5,13 @@ use std::ffi::CStr;
 
 use crate::arguments::Engine;
 use crate::arguments::Replay;
+use crate::divergence::Facts;
 use crate::recordings::{self, Opened};
 use crate::run;
 use crate::{machine, outcome, text, variables};
 use clew_engine::replay::tree::{self, Request};
 use clew_recording::reader::Recording;
+use clew_timeline::{Diverged, Settings};
 
 /// The recording ends before the program did.
 const CUT_OFF: i32 = 123;
@@ -41,8 +43,8 @@ pub struct Replayed {
 /// Why there is no such end.
 #[derive(Debug)]
 pub enum Failure {
-    /// Reports, one for each process that diverged.
-    Diverged(Vec<String>),
+    /// One for each process that diverged.
+    Diverged(Vec<Diverged>),
     /// It couldn't be begun.
     Unable(String),
 }
@@ -131,6 +133,7 @@ pub fn replay(line: &Replay, envp: &[&CStr]) -> i32 {
         quiet: line.quiet,
         options,
     };
+    let options = request.options.clone();
     let replayed = engine(&recording, &request);
     if let (Ok(replayed), true, false) = (&replayed, line.verify, line.quiet) {
         let (checks, processes) = (replayed.checks, replayed.processes);
@@ -141,7 +144,27 @@ pub fn replay(line: &Replay, envp: &[&CStr]) -> i32 {
             s(checks)
         );
     }
+    if let Err(Failure::Diverged(found)) = &replayed {
+        let mut settings = Settings::new(options);
+        (settings.unlocked, settings.verify) = (line.no_jail, line.verify);
+        tell(&recording, &name, found, &settings);
+    }
     conclude(&replayed.map(|replayed| replayed.ending), &name)
+}
+
+/// Says what diverged. The first that did is looked into: what others did then may be its doing.
+fn tell(recording: &Recording, name: &str, found: &[Diverged], settings: &Settings) {
+    let mut found: Vec<&Diverged> = found.iter().collect();
+    found.sort_by_key(|diverged| diverged.stream);
+    for (n, diverged) in found.into_iter().enumerate() {
+        let text = match n {
+            0 => Facts::find(recording, name, diverged, settings.clone(), |_, _, _| {}).text(),
+            _ => diverged.to_string(),
+        };
+        for line in text.lines() {
+            eprintln!("clew: {}", text::plain(line));
+        }
+    }
 }
 
 /// Says what there is to say; the exit status, or no return for a death.
@@ -158,14 +181,8 @@ fn conclude(ended: &Result<Ending, Failure>, name: &str) -> i32 {
             );
             CUT_OFF
         }
-        Err(Failure::Diverged(reports)) => {
-            for report in reports {
-                for line in report.lines() {
-                    eprintln!("clew: {}", text::plain(line));
-                }
-            }
-            DIVERGED
-        }
+        // It has been told.
+        Err(Failure::Diverged(_)) => DIVERGED,
         Err(Failure::Unable(why)) => {
             text::failed(why);
             CANT_REPLAY
@@ -183,10 +200,7 @@ mod tests {
         assert_eq!(status(Ok(Ending::Exited(3))), 3);
         assert_eq!(status(Ok(Ending::Stopped(9))), 0);
         assert_eq!(status(Ok(Ending::CutOff(9))), CUT_OFF);
-        assert_eq!(
-            status(Err(Failure::Diverged(vec!["a\nb".into()]))),
-            DIVERGED
-        );
+        assert_eq!(status(Err(Failure::Diverged(Vec::new()))), DIVERGED);
         assert_eq!(status(Err(Failure::Unable("x".into()))), CANT_REPLAY);
     }
 }

@@ -8,7 +8,7 @@ use crate::debug::choose;
 use crate::recordings::{self, Opened};
 use crate::replay::{CANT_REPLAY, DIVERGED};
 use crate::run;
-use crate::{text, variables};
+use crate::{stack, text, variables};
 use clew_timeline::program::Program;
 use clew_timeline::transition::Flip;
 use clew_timeline::watch::{Found, Question, Report, Seen, Tint, WatchError};
@@ -79,7 +79,7 @@ pub fn watch(line: &Watch, envp: &[&CStr]) -> i32 {
             if report.is_found() { 0 } else { NOT_FOUND }
         }
         Err(WatchError::Expression(message) | WatchError::Ends(message)) => wrong(&message),
-        Err(WatchError::Timeline(error @ Error::Diverged(_))) => {
+        Err(WatchError::Timeline(error @ (Error::Diverged(_) | Error::Unsteady(_)))) => {
             text::failed(&error);
             DIVERGED
         }
@@ -157,18 +157,6 @@ fn found(found: &Found) -> Value {
         Flip::At { .. } => (false, None),
         Flip::Across { why, .. } => (true, Some(why)),
     };
-    let frame = |(number, frame): (usize, &clew_symbols::Frame)| {
-        json!({
-            "number": number,
-            "pc": format!("{:#x}", frame.pc),
-            "function": frame.function,
-            "file": frame.line.as_ref().map(|line| line.file.to_string()),
-            "line": frame.line.as_ref().map(|line| line.line),
-            "module": frame.module.as_ref().map(|module| module.name().to_string_lossy()),
-            "inlined": frame.inlined,
-        })
-    };
-    let frames = found.stack.frames.iter().enumerate().map(frame);
     let change = |change: &clew_timeline::watch::Change| {
         json!({
             "expression": change.expression,
@@ -194,6 +182,6 @@ fn found(found: &Found) -> Value {
         "source": found.source,
         "event": found.event,
         "values": found.values.iter().map(change).collect::<Vec<Value>>(),
-        "stack": frames.collect::<Vec<Value>>(),
+        "stack": stack::json(&found.stack),
     })
 }

@@ -7,6 +7,9 @@ import os
 
 import gdb
 
+# What the user wants of scripts for libraries; from here on gdb loads none by itself.
+SCRIPTS = gdb.parameter("auto-load python-scripts")
+
 # What `monitor` answers when the program will go somewhere the next time it is resumed.
 GO = "clew: type stepi to go there"
 
@@ -209,13 +212,13 @@ class Printers:
     def on_new(self, event):
         names = [event.new_objfile.username, event.new_objfile.filename]
         name = next((name for name in names if name and name.startswith(ROOT + "/")), None)
-        if name is None or not gdb.parameter("auto-load python-scripts"):
+        if name is None or not SCRIPTS:
             return
         path = name[len(ROOT):]
         for path in {os.path.realpath(path), path}:
             for folder in self.folders("auto-load scripts-directory"):
                 script = folder + path + "-gdb.py"
-                if os.path.isfile(script) and self.is_safe(script):
+                if os.path.isfile(script) and self.is_safe(script, folder):
                     self.load(script, Placed(event.new_objfile, path))
 
     def load(self, script, objfile):
@@ -241,12 +244,15 @@ class Printers:
             if folder:
                 yield folder.rstrip("/")
 
-    def is_safe(self, script):
+    def is_safe(self, script, folder):
+        """A library's path may be made up, with .. in it: the script must be the user's own."""
         script = os.path.realpath(script)
-        return any(
-            script.startswith(os.path.realpath(folder).rstrip("/") + "/")
-            for folder in self.folders("auto-load safe-path")
-        )
+
+        def below(folder):
+            return script.startswith(os.path.realpath(folder).rstrip("/") + "/")
+
+        safe = any(below(folder) for folder in self.folders("auto-load safe-path"))
+        return safe and below(folder) and not below(ROOT)
 
 
 Printers()

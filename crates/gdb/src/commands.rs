@@ -110,7 +110,13 @@ impl Session<'_> {
         let command = plain(&words.join(" "));
         let mut text = format!("clew: {name}, process {pid}: {command}\n");
         let place = match at.next {
-            Some(next @ (Next::Killed { .. } | Next::Exit { .. } | Next::Exec | Next::CutOff)) => {
+            Some(
+                next @ (Next::Killed { .. }
+                | Next::Exit { .. }
+                | Next::Exec
+                | Next::CutOff
+                | Next::Diverges),
+            ) => {
                 format!("{}; reverse-continue goes back", self.ending(next))
             }
             _ => format!("at event {}; continue goes on", at.event),
@@ -377,6 +383,7 @@ fn described(next: Next) -> String {
         Next::Fork { pid } => format!("fork of {pid}"),
         Next::Other => "an event".into(),
         Next::CutOff => "nothing: the recording ends here".into(),
+        Next::Diverges => "nothing: the replay isn't what was recorded from here on".into(),
     }
 }
 

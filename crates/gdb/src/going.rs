@@ -213,6 +213,13 @@ impl Session<'_> {
                     self.exec_number() + 1
                 )
             }
+            Next::Diverges => {
+                let why = self.timeline.divergence().map(|found| found.to_string());
+                let (why, name) = (why.unwrap_or_default(), &self.name);
+                format!(
+                    "{why}; all before is as recorded. clew report {name} makes a file for whoever looks for the cause"
+                )
+            }
             Next::CutOff => {
                 "the recording ends here; the program or its recorder was killed, or the disk was full"
                     .into()

@@ -99,6 +99,10 @@ impl Folder {
             with("set sysroot ", &self.root()),
             "-iex".into(),
             with("source ", &self.script()),
+            "-iex".into(),
+            // The recorded files may be a stranger's, and would bring scripts of theirs. The one above has asked what
+            // the user wants and loads this machine's.
+            "set auto-load off".into(),
             "-ex".into(),
             with("target extended-remote ", socket),
             "-ex".into(),

@@ -13,9 +13,14 @@
 //! - [`meta`]: what is known of one before its first event
 //! - [`summary`]: what one is about, in short
 //! - [`pack`]: one portable file for all of one
+//! - [`bundle`]: an archive of other things
+//! - [`rewrite`]: a log with changes
+//! - [`environment`]: the variables that programs were started with
+pub mod bundle;
 pub mod bytes;
 pub mod channel;
 pub mod codec;
+pub mod environment;
 pub mod event;
 pub mod folder;
 mod futex;
@@ -26,6 +31,7 @@ pub mod pack;
 pub mod position;
 mod producer;
 pub mod reader;
+pub mod rewrite;
 pub mod script;
 mod shared;
 pub mod sharing;

@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
+use crate::log;
 use crate::meta::{self, Meta, MetaError};
 use crate::summary;
 
@@ -25,6 +26,9 @@ const LONGEST_PART: usize = 200;
 const LONGEST_NAME: u64 = 1024;
 /// More than this is only unpacked if asked for.
 pub const MOST_BYTES: u64 = 64 << 30;
+/// And so many times what is packed; small files may.
+pub const TIMES: u64 = 100;
+const SMALL: u64 = 1 << 20;
 /// What is left free on the disk.
 const SPARE: u64 = 64 << 20;
 /// Between two calls of `progress`.
@@ -42,6 +46,11 @@ pub enum PackError {
         "{}: unpacks to more than {most} bytes; if you trust it: clew unpack --limit BYTES", path.display()
     )]
     TooLarge { path: PathBuf, most: u64 },
+    #[error(
+        "{}: unpacks to more than {TIMES} times its {packed} bytes, which recordings seldom do and files made to fill \
+         disks always; if you trust it: clew unpack --large", path.display()
+    )]
+    BlowsUp { path: PathBuf, packed: u64 },
     #[error("{}: there isn't room for it: {need} bytes, {free} are free", path.display())]
     NoRoom { path: PathBuf, need: u64, free: u64 },
     #[error(transparent)]
@@ -160,20 +169,34 @@ fn write_pack(
 }
 
 /// Unpacks `file` into `folder`, which must not exist; nothing of it is left after an error.
-/// `most` bounds what is written. The recording is renamed to the folder's name.
-pub fn unpack(file: &Path, folder: &Path, most: u64, progress: Progress) -> Result<(), PackError> {
+/// The recording is renamed to the folder's name.
+pub fn unpack(
+    file: &Path,
+    folder: &Path,
+    allowed: Allowed,
+    progress: Progress,
+) -> Result<(), PackError> {
     let temporary = beside(folder);
     std::fs::DirBuilder::new()
         .mode(0o700)
         .create(&temporary)
         .map_err(at(folder))?;
-    let done = read_pack(file, &temporary, most, progress)
+    let done = read_pack(file, &temporary, allowed, progress)
         .and_then(|()| rename_recording(file, &temporary, folder))
         .and_then(|()| rename_new(&temporary, folder).map_err(at(folder)));
     if done.is_err() {
         let _ = std::fs::remove_dir_all(&temporary);
     }
     done
+}
+
+/// How much may be unpacked.
+#[derive(Clone, Copy, Debug)]
+pub struct Allowed {
+    /// Bytes.
+    pub most: u64,
+    /// Also more than [`TIMES`] what is packed.
+    pub large: bool,
 }
 
 /// The name that a packed recording had, if it says so before anything else can go wrong.
@@ -227,7 +250,12 @@ fn entries(
     Ok(archive.entries()?.raw(true))
 }
 
-fn read_pack(file: &Path, folder: &Path, most: u64, progress: Progress) -> Result<(), PackError> {
+fn read_pack(
+    file: &Path,
+    folder: &Path,
+    allowed: Allowed,
+    progress: Progress,
+) -> Result<(), PackError> {
     let packed = file.metadata().map_err(at(file))?.len();
     let mut archive = open_archive(file)?;
     let bad = |why: String| PackError::Malformed {
@@ -254,10 +282,17 @@ fn read_pack(file: &Path, folder: &Path, most: u64, progress: Progress) -> Resul
             return Err(bad(format!("{} isn't a regular file", name.display())));
         }
         let size = entry.size();
-        if written.checked_add(size).is_none_or(|sum| sum > most) {
+        let sum = written.saturating_add(size);
+        if sum > allowed.most {
             return Err(PackError::TooLarge {
                 path: file.to_owned(),
-                most,
+                most: allowed.most,
+            });
+        }
+        if !allowed.large && sum > SMALL.max(packed.saturating_mul(TIMES)) {
+            return Err(PackError::BlowsUp {
+                path: file.to_owned(),
+                packed,
             });
         }
         let free = free_bytes(folder).map_err(at(folder))?;
@@ -320,6 +355,12 @@ fn rename_recording(file: &Path, temporary: &Path, folder: &Path) -> Result<(), 
             MetaError::Malformed { why, .. } => format!("{}: {why}", meta::FILE),
         },
     })?;
+    if !temporary.join(log::NAME).is_file() {
+        return Err(PackError::Malformed {
+            path: file.to_owned(),
+            why: format!("there is no {} in it", log::NAME),
+        });
+    }
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     if meta.name != name {
         meta.name = name.into_owned();

@@ -13,6 +13,7 @@
 //! * `search`: backwards to the last stop, several segments at once
 //! * `stepping`: single instructions of a thread, both ways
 //! * `excursion`: what-ifs
+//! * `divergence`: where the replay isn't what was recorded
 //! * `program`: the stack with functions and lines, values of C expressions
 //! * `transition`, `watch`: where a condition flips
 //! * `touches`: accesses of different threads to the same memory
@@ -22,6 +23,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod divergence;
 mod excursion;
 mod limits;
 mod pool;
@@ -41,8 +43,8 @@ mod worker;
 use std::time::Duration;
 
 pub use clew_engine::replay::worker::protocol::{
-    At, Break, Calls, EventStop, Events, ExcursionEnd, Mapping, Next, Registers, Stops, Thread,
-    Watch, WatchKind,
+    At, Break, Calls, Diverged, EventStop, Events, ExcursionEnd, Mapping, Next, Registers, Stops,
+    Thread, Watch, WatchKind,
 };
 use clew_recording::event::ThreadId;
 pub use clew_recording::position::Position;
@@ -57,7 +59,10 @@ pub enum Error {
     #[error("{0}")]
     Refused(String),
     #[error("{0}")]
-    Diverged(String),
+    Diverged(Box<Diverged>),
+    /// Two replays of one part aren't the same.
+    #[error("{0}")]
+    Unsteady(String),
     #[error(
         "a replaying process ended without a word: memory ran out, or the recording was tampered with"
     )]
@@ -84,6 +89,8 @@ pub struct Settings {
     pub jobs: Option<usize>,
     /// Replay without the lock around processes, where the kernel hasn't got it.
     pub unlocked: bool,
+    /// Compare memory wherever the recording has a checksum of it.
+    pub verify: bool,
     pub options: clew_engine::program::Options,
 }
 
@@ -95,6 +102,7 @@ impl Settings {
             latency: Duration::from_millis(50),
             jobs: None,
             unlocked: false,
+            verify: false,
             options,
         }
     }

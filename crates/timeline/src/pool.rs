@@ -10,6 +10,8 @@ use std::io::{PipeReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use clew_engine::replay::forks::{Guard, Verdict};
+use clew_engine::replay::worker::Started;
 use clew_engine::replay::worker::protocol::LONGEST;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -36,10 +38,22 @@ pub struct Pool {
     room: RefCell<Vec<u8>>,
     /// What workers say on stderr: an engine's last words.
     words: RefCell<PipeReader>,
+    guard: Option<Guard>,
+    /// The worker that was told to fork.
+    forks: Cell<Option<i32>>,
+    /// All workers end when this is closed.
+    _leash: OwnedFd,
 }
 
 impl Pool {
-    pub fn new(channels: Vec<OwnedFd>, words: PipeReader) -> Pool {
+    pub fn new(started: Started) -> Pool {
+        let Started {
+            channels,
+            words,
+            leash,
+            guard,
+            ..
+        } = started;
         // Nobody waits for words.
         let _ = rustix::io::ioctl_fionbio(&words, true);
         // The first is the first worker's.
@@ -54,6 +68,9 @@ impl Pool {
             progress: Cell::new(0.0),
             room: RefCell::new(vec![0; LONGEST + 1]),
             words: RefCell::new(words),
+            guard,
+            forks: Cell::new(None),
+            _leash: leash,
         }
     }
 
@@ -107,6 +124,29 @@ impl Pool {
         });
         for channel in gone {
             self.buried(channel);
+        }
+    }
+
+    /// This worker is told to fork: once.
+    pub fn let_fork(&self, pid: i32) {
+        self.forks.set(Some(pid));
+    }
+
+    /// What becomes readable when a worker wants to fork.
+    pub fn forks(&self) -> Option<BorrowedFd<'_>> {
+        self.guard.as_ref().map(Guard::as_fd)
+    }
+
+    /// Lets the worker fork that was told to, and nobody else: workers are believed nothing.
+    pub fn answer_forks(&self) {
+        if let Some(guard) = &self.guard {
+            guard.answer(|pid| match self.forks.get() {
+                Some(told) if told == pid => {
+                    self.forks.set(None);
+                    Verdict::Allowed
+                }
+                _ => Verdict::Refused,
+            });
         }
     }
 

@@ -130,6 +130,13 @@ impl Program {
         module
     }
 
+    /// The build-id of a file of the recording, in hexadecimal. `name`: what the program knew it by.
+    pub fn build_id(&mut self, copy: &str, name: &str) -> Option<String> {
+        let module = self.module(copy, name)?;
+        let id = module.build_id()?;
+        Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
     fn vdso(
         &mut self,
         timeline: &mut Timeline,

@@ -52,7 +52,7 @@ pub fn must_arrive(stopped: &Stopped) -> Result<()> {
         Why::Interrupted => Err(Error::Interrupted),
         // The end itself can be a goal.
         Why::End => Ok(()),
-        _ => Err(Error::Diverged(format!(
+        _ => Err(Error::Unsteady(format!(
             "a second replay of the same part didn't come to the same place: stopped at event {}, tick {} \
              ({:?}); please report this",
             stopped.at.event, stopped.at.ticks, stopped.why

@@ -144,6 +144,15 @@ impl Snapshots {
         self.list.retain(|s| s.id != id);
     }
 
+    pub fn retain(&mut self, keep: impl Fn(&Snapshot) -> bool) {
+        self.list
+            .retain(|snapshot| snapshot.kind == Kind::Start || keep(snapshot));
+    }
+
+    pub fn workers(&mut self) -> impl Iterator<Item = &mut Worker> {
+        self.list.iter_mut().map(|snapshot| &mut snapshot.worker)
+    }
+
     pub fn works(&self) -> Vec<u64> {
         self.list.iter().map(Snapshot::work).collect()
     }

@@ -24,28 +24,28 @@ impl Timeline {
     /// Backwards at a thread's very beginning it stays where it is and says [`Reason::Start`].
     pub fn step(&mut self, direction: Direction, thread: ThreadId) -> Result<Stop> {
         self.pool.begin();
-        match direction {
-            Direction::Forward => self.step_forward(thread),
-            Direction::Backward => self.step_backward(thread),
-        }
+        self.up_to_divergence(|timeline| match direction {
+            Direction::Forward => timeline.step_forward(thread),
+            Direction::Backward => timeline.step_backward(thread),
+        })
     }
 
     /// One position, whichever thread it is.
     pub fn step_any(&mut self, direction: Direction) -> Result<Stop> {
         self.pool.begin();
-        match direction {
+        self.up_to_divergence(|timeline| match direction {
             Direction::Forward => {
-                let stopped = self.step_once()?;
-                Ok(self.told(&stopped))
+                let stopped = timeline.step_once()?;
+                Ok(timeline.told(&stopped))
             }
             Direction::Backward => {
-                let from = self.exact()?;
-                match self.worker_before(from)? {
-                    Some(worker) => self.arrive_back(worker, from),
-                    None => Ok(self.stop(Reason::Start)),
+                let from = timeline.exact()?;
+                match timeline.worker_before(from)? {
+                    Some(worker) => timeline.arrive_back(worker, from),
+                    None => Ok(timeline.stop(Reason::Start)),
                 }
             }
-        }
+        })
     }
 
     /// Where it stands; its instructions are counted, and there are snapshots nearby.

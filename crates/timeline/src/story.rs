@@ -88,24 +88,22 @@ impl Story {
     }
 
     /// Reads until so many events are known, or all.
-    fn read_to(&mut self, event: u64) -> Result<()> {
+    fn read_to(&mut self, event: u64) {
         while !self.over && (self.events.len() as u64) < event {
-            self.read_one()?;
+            self.read_one();
         }
-        Ok(())
     }
 
-    fn read_one(&mut self) -> Result<()> {
+    fn read_one(&mut self) {
         let number = self.events.len() as u64 + 1;
-        let record = self.reader.next_in_place();
-        let record = record.map_err(|error| Error::Refused(error.to_string()))?;
-        let event = match record {
-            None => {
+        let event = match self.reader.next_in_place() {
+            Ok(Some(Record::Effect(_))) => return,
+            Ok(Some(Record::Event(event))) => event,
+            // What can't be read isn't replayed either.
+            Ok(None) | Err(_) => {
                 self.over = true;
-                return Ok(());
+                return;
             }
-            Some(Record::Effect(_)) => return Ok(()),
-            Some(Record::Event(event)) => event,
         };
         let (deed, place) = of_event(event);
         if let Event::Switched { to, .. } = event {
@@ -114,13 +112,11 @@ impl Story {
                 thread: *to,
             });
         }
-        let packed = Packed::new(deed, place).ok_or_else(|| {
-            Error::Refused(format!(
-                "event {number} lies too far behind the one before it"
-            ))
-        })?;
-        self.events.push(packed);
-        Ok(())
+        match Packed::new(deed, place) {
+            Some(packed) => self.events.push(packed),
+            // Made up: nothing is replayed that far.
+            None => self.over = true,
+        }
     }
 
     /// The stream from its first event on.
@@ -143,7 +139,7 @@ impl Story {
 
     /// Event n (from 1): what it is, and where after the one before it.
     pub fn event(&mut self, number: u64) -> Result<Option<(Deed, Place)>> {
-        self.read_to(number)?;
+        self.read_to(number);
         let index = number.checked_sub(1).map(|n| n as usize);
         let packed = index.and_then(|n| self.events.get(n));
         Ok(packed.map(|packed| (packed.deed(), packed.place())))
@@ -151,14 +147,14 @@ impl Story {
 
     /// Who runs when so many events are done.
     pub fn runs(&mut self, event: u64) -> Result<ThreadId> {
-        self.read_to(event)?;
+        self.read_to(event);
         let index = self.turns.partition_point(|turn| turn.from <= event);
         Ok(self.turns[index - 1].thread)
     }
 
     /// The first event, behind so many, after which that thread runs.
     pub fn next_turn(&mut self, event: u64, thread: ThreadId) -> Result<Option<u64>> {
-        self.read_to(event)?;
+        self.read_to(event);
         let mut index = self.turns.partition_point(|turn| turn.from <= event);
         loop {
             while let Some(turn) = self.turns.get(index) {
@@ -170,14 +166,14 @@ impl Story {
             if self.over {
                 return Ok(None);
             }
-            self.read_one()?;
+            self.read_one();
         }
     }
 
     /// The last number of events, below this one, with which that thread ran: its switch away, or
     /// whatever ended its stretch, is the next event.
     pub fn last_turn(&mut self, event: u64, thread: ThreadId) -> Result<Option<u64>> {
-        self.read_to(event)?;
+        self.read_to(event);
         let index = self.turns.partition_point(|turn| turn.from < event);
         let mut end = event;
         for turn in self.turns[..index].iter().rev() {
@@ -191,7 +187,7 @@ impl Story {
 
     /// Whether one thread gave way to another between these numbers of events.
     pub fn turned(&mut self, from: u64, to: u64) -> Result<bool> {
-        self.read_to(to)?;
+        self.read_to(to);
         let index = self.turns.partition_point(|turn| turn.from <= from);
         Ok(self.turns.get(index).is_some_and(|turn| turn.from <= to))
     }

@@ -5,7 +5,9 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use clew_engine::replay::worker;
-use clew_engine::replay::worker::protocol::{At, Command, Goal, LONGEST_READ, Reply, Take};
+use clew_engine::replay::worker::protocol::{
+    At, Command, Diverged, Goal, LONGEST_READ, Reply, Take,
+};
 use clew_recording::event::{StreamId, ThreadId};
 use clew_recording::reader::Recording;
 
@@ -32,6 +34,8 @@ pub struct Timeline {
     pub(crate) start: At,
     /// The last place, once it was reached.
     pub(crate) end: Option<At>,
+    /// Where the replay diverges, once somebody came there.
+    pub(crate) divergence: Option<Box<Diverged>>,
     pub(crate) stops: Stops,
     /// The number of these stops; 0 if there are none.
     pub(crate) stops_id: StopsId,
@@ -93,10 +97,17 @@ impl Timeline {
         let reader = recording
             .stream(stream)
             .map_err(|error| Error::Refused(error.to_string()))?;
-        let started = worker::start(recording, stream, &settings.options, settings.unlocked)
-            .map_err(Error::Refused)?;
-        let pool = Rc::new(Pool::new(started.channels, started.words));
-        let mut first = Worker::first(pool.clone(), started.pid)?;
+        let started = worker::start(
+            recording,
+            stream,
+            &settings.options,
+            settings.unlocked,
+            settings.verify,
+        )
+        .map_err(Error::Refused)?;
+        let pid = started.pid;
+        let pool = Rc::new(Pool::new(started));
+        let mut first = Worker::first(pool.clone(), pid)?;
         let at = first.at;
         if position_of(&at).is_none() {
             return Err(Error::Lost);
@@ -112,6 +123,7 @@ impl Timeline {
             at,
             start: at,
             end: None,
+            divergence: None,
             stops: Stops::default(),
             stops_id: 0,
             last_stops_id: 0,
@@ -132,12 +144,14 @@ impl Timeline {
         }
         // A worker that goes there by the mark counts on its way.
         self.pool.begin();
-        self.densify_here()?;
-        let worker = self.worker_at(goal_of(&self.at))?;
-        let position = position_of(&worker.at).ok_or(Error::Lost)?;
-        self.at.steps = Some(position.steps);
-        self.settle(worker);
-        Ok(position)
+        self.up_to_divergence(|timeline| {
+            timeline.densify_here()?;
+            let worker = timeline.worker_at(goal_of(&timeline.at))?;
+            let position = position_of(&worker.at).ok_or(Error::Lost)?;
+            timeline.at.steps = Some(position.steps);
+            timeline.settle(worker);
+            Ok(position)
+        })
     }
 
     /// What is known of that place without counting instructions: cheap.
@@ -149,7 +163,7 @@ impl Timeline {
     pub fn end(&mut self) -> Result<Position> {
         if self.end.is_none() {
             self.pool.begin();
-            self.find_end()?;
+            self.up_to_divergence(Timeline::find_end)?;
         }
         let end = self.end.as_ref().and_then(position_of);
         end.ok_or(Error::Interrupted)
@@ -186,15 +200,15 @@ impl Timeline {
     /// `until`: not further than that, where given.
     pub fn run(&mut self, direction: Direction, until: Option<Position>) -> Result<Stop> {
         self.pool.begin();
-        match direction {
-            Direction::Forward => self.run_forward(until),
-            Direction::Backward => self.run_backward(until),
-        }
+        self.up_to_divergence(|timeline| match direction {
+            Direction::Forward => timeline.run_forward(until),
+            Direction::Backward => timeline.run_backward(until),
+        })
     }
 
     pub fn seek(&mut self, to: Target) -> Result<Stop> {
         self.pool.begin();
-        self.go(to)
+        self.up_to_divergence(|timeline| timeline.go(to))
     }
 
     /// In order of their numbers.
@@ -223,6 +237,14 @@ impl Timeline {
         match &mut self.here {
             Some(worker) => mappings(worker),
             None => Err(Error::Lost),
+        }
+    }
+
+    /// The code there, and what it is translated to, as text.
+    pub fn listing(&mut self, pc: u64) -> Result<String> {
+        match self.ask(&Command::Listing { pc })? {
+            Reply::Listing(text) => Ok(text),
+            other => Err(unexpected(other)),
         }
     }
 

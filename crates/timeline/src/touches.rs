@@ -61,6 +61,10 @@ impl Timeline {
     pub fn touches(&mut self, limits: &TouchLimits) -> Result<Touches> {
         self.pool.begin();
         let until = Instant::now() + limits.time;
+        self.up_to_divergence(|timeline| timeline.touches_until(limits, until))
+    }
+
+    fn touches_until(&mut self, limits: &TouchLimits, until: Instant) -> Result<Touches> {
         let Some(begin) = self.story.second_thread()? else {
             return Ok(Touches {
                 touches: Vec::new(),

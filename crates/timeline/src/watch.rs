@@ -506,7 +506,7 @@ fn event_text(next: &Next) -> String {
         Next::Killed { signo, .. } => format!("death by signal {signo}"),
         Next::Exec => "an exec".into(),
         Next::Fork { .. } => "a fork".into(),
-        Next::Other | Next::CutOff => "an event".into(),
+        Next::Other | Next::CutOff | Next::Diverges => "an event".into(),
     }
 }
 

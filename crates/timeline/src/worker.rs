@@ -86,6 +86,7 @@ impl Worker {
     /// Another one in the same state.
     pub fn fork(&mut self) -> Result<Worker> {
         let channel = self.pool.take()?;
+        self.pool.let_fork(self.pid());
         let forked = self.ask(&Command::Fork { channel });
         let pid = match forked {
             Ok(Reply::Forked { pid }) => pid,
@@ -240,7 +241,7 @@ impl Worker {
         while let Some(reply) = self.pool.receive(self.channel, Reply::decode) {
             match reply {
                 Some(Reply::Progress { work }) => self.at.work = self.at.work.max(work),
-                Some(Reply::Diverged(text)) => return Err(Error::Diverged(text)),
+                Some(Reply::Diverged(found)) => return Err(Error::Diverged(found)),
                 Some(reply) => return Ok(Some(reply)),
                 None => return Err(self.lost()),
             }
@@ -302,7 +303,14 @@ pub fn wait_any(workers: &[&mut Worker], at_most: Duration) {
             None => at_most = at_most.min(Duration::from_millis(5)),
         }
     }
+    let pool = workers.first().map(|worker| &worker.pool);
+    if let Some(forks) = pool.and_then(|pool| pool.forks()) {
+        fds.push(PollFd::from_borrowed_fd(forks, PollFlags::IN));
+    }
     wait_for(&mut fds, at_most);
+    if let Some(pool) = pool {
+        pool.answer_forks();
+    }
 }
 
 /// Whether there is something.
@@ -331,7 +339,7 @@ fn child_like_us(pid: i32) -> Option<Pid> {
 pub fn unexpected(reply: Reply) -> Error {
     match reply {
         Reply::Refused(why) => Error::Refused(why),
-        Reply::Diverged(text) => Error::Diverged(text),
+        Reply::Diverged(found) => Error::Diverged(found),
         _ => Error::Lost,
     }
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use libtest_mimic::{Failed, Trial};
 
-use super::hostile::{self, Edit};
+use super::hostile;
 use super::place::{Place, UNABLE, code, program, require};
 use clew_recording::event::{Effect, Record};
 
@@ -20,6 +20,7 @@ pub fn trials() -> Vec<Trial> {
         trial("calls", calls),
         trial("files gone", files_gone),
         trial("escape", escape),
+        trial("gdb scripts", gdb_scripts),
     ]
 }
 
@@ -83,7 +84,7 @@ fn calls(place: &Place) -> Result<(), Failed> {
     require(code(&outcome) == Some(0), || outcome.printed())?;
     let trace = fs::read_to_string(place.dir.join("trace"))?;
     let mut locked = BTreeSet::new();
-    let mut found: BTreeMap<String, usize> = BTreeMap::new();
+    let mut found: BTreeMap<(String, String), usize> = BTreeMap::new();
     for line in trace.lines() {
         let Some((pid, rest)) = line.split_once(char::is_whitespace) else {
             continue;
@@ -91,19 +92,22 @@ fn calls(place: &Place) -> Result<(), Failed> {
         let rest = rest.trim_start();
         let name = rest.split(['(', ' ']).next().unwrap_or("");
         if locked.contains(pid) && rest.contains('(') && !rest.starts_with(['-', '+', '<']) {
-            *found.entry(name.to_owned()).or_default() += 1;
+            let key = (pid.to_owned(), name.to_owned());
+            *found.entry(key).or_default() += 1;
         }
         // A fork of it is as locked as it is.
         let forked = rest.starts_with("fork(") || rest.starts_with("<... fork resumed>");
         if let (true, Some((_, child))) = (forked && locked.contains(pid), rest.split_once("= ")) {
             locked.insert(child.trim().to_owned());
         }
+        // The last one is the lock.
         if name == "seccomp" {
             locked.insert(pid.to_owned());
+            found.retain(|(of, _), _| of != pid);
         }
     }
     require(locked.len() == 2, || format!("locked: {locked:?}"))?;
-    for (name, count) in &found {
+    for ((_, name), count) in &found {
         // Opening fails, and is tried where it doesn't matter.
         let opens = matches!(name.as_str(), "open" | "openat");
         require(opens || ALLOWED.contains(&name.as_str()), || {
@@ -134,6 +138,78 @@ fn files_gone(place: &Place) -> Result<(), Failed> {
     )
 }
 
+/// A recorded program has a script for gdb inside, and one beside it; the user's gdb trusts all. Natively they are
+/// loaded, from a recording they aren't.
+fn gdb_scripts(place: &Place) -> Result<(), Failed> {
+    let (source, witness) = (place.dir.join("p.c"), place.dir.join("loaded"));
+    fs::write(
+        &source,
+        "asm(\".pushsection \\\".debug_gdb_scripts\\\", \\\"MS\\\", @progbits, 1\\n\"\n\
+         \".byte 4\\n.ascii \\\"inside\\\\nopen('loaded', 'a').write('inside ')\\\\n\\\"\\n.byte 0\\n\"\n\
+         \".popsection\");\n\
+         int main(void) { return 0; }\n",
+    )?;
+    let compiled = Command::new("cc")
+        .args(["-g", "-o", "p", "p.c"])
+        .current_dir(&place.dir)
+        .status()?;
+    require(compiled.success(), || "cc failed".into())?;
+    fs::write(
+        place.dir.join("p-gdb.py"),
+        "open('loaded', 'a').write('beside ')\n",
+    )?;
+    fs::write(place.dir.join(".gdbinit"), "shell echo init >>loaded\n")?;
+    let trusting = ["-q", "-batch", "-iex", "set auto-load safe-path /"];
+    let mut native = clew_tests::run::Job::new("gdb", &place.dir).args(trusting);
+    native.args.push("./p".into());
+    let native = native.run();
+    let loaded = fs::read_to_string(&witness).unwrap_or_default();
+    let all = ["inside", "beside", "init"]
+        .iter()
+        .all(|word| loaded.contains(word));
+    require(all, || format!("natively {loaded:?}: {}", native.printed()))?;
+    fs::remove_file(&witness)?;
+    place.record("r", &["./p"])?;
+    let debug = [
+        &["debug", "r", "--"][..],
+        &trusting,
+        &["-ex", "info symbol main"],
+    ]
+    .concat();
+    let debug = place.clew(&debug);
+    let said = String::from_utf8_lossy(&debug.stdout).into_owned();
+    require(
+        code(&debug) == Some(0) && said.contains("main in section"),
+        || debug.printed(),
+    )?;
+    require(!witness.exists(), || {
+        format!("{:?}: {}", fs::read_to_string(&witness), debug.printed())
+    })
+}
+
+/// The byte that it read becomes another.
+pub fn make_evil(place: &Place) -> Result<(), Failed> {
+    let mut changed = 0;
+    hostile::rewrite(
+        &place.folder("r"),
+        &place.folder("evil"),
+        &mut |_, _, record, put| match record {
+            Record::Effect(Effect::Memory {
+                addr,
+                bytes: [b'0'],
+            }) => {
+                changed += 1;
+                put(&Record::Effect(Effect::Memory {
+                    addr: *addr,
+                    bytes: b"1",
+                }));
+            }
+            record => put(record),
+        },
+    )?;
+    require(changed == 1, || format!("{changed} bytes changed"))
+}
+
 /// The recorded program can write over the code cache, and so run machine code of its own. Outside
 /// of a replay that is its right (and shows that the attempt is a real one); in a replay it gets nowhere.
 fn escape(place: &Place) -> Result<(), Failed> {
@@ -147,27 +223,7 @@ fn escape(place: &Place) -> Result<(), Failed> {
     job.stdin = "0".into();
     let recorded = job.run();
     require(recorded.stdout == b"stayed\n", || recorded.printed())?;
-    // The byte that it read becomes another.
-    let mut changed = 0;
-    hostile::rewrite(
-        &place.folder("r"),
-        &place.folder("evil"),
-        &mut |_, _, record| match record {
-            Record::Effect(Effect::Memory {
-                addr,
-                bytes: [b'0'],
-            }) => {
-                changed += 1;
-                let new = Record::Effect(Effect::Memory {
-                    addr: *addr,
-                    bytes: b"1",
-                });
-                Edit::Replace(hostile::encode(&new))
-            }
-            _ => Edit::Keep,
-        },
-    )?;
-    require(changed == 1, || format!("{changed} bytes changed"))?;
+    make_evil(place)?;
     let open = place.clew(&["replay", "--no-jail", "evil"]);
     require(escaped.exists(), || {
         format!("without the lock: {}: {}", open.ending(), open.printed())

@@ -4,13 +4,10 @@
 use std::fs;
 use std::path::Path;
 
-use clew_recording::codec::Encoder;
-use clew_recording::event::{
-    Effect, End, Event, LONGEST_RECORD, Place as At, REGISTERS, Record, StreamId,
-};
-use clew_recording::log::{self, Kind, Packer, StreamEnd};
+use clew_recording::event::{Effect, End, Event, Place as At, REGISTERS, Record};
 use clew_recording::maps::{Change, Pages};
 use clew_recording::reader::Recording;
+use clew_recording::rewrite::{self, Edit, Puts};
 use libtest_mimic::{Failed, Trial};
 
 use super::limits::copy_files;
@@ -32,189 +29,14 @@ pub fn trials() -> Vec<Trial> {
         .collect()
 }
 
-/// What becomes of a record.
-pub enum Edit {
-    Keep,
-    Drop,
-    /// Encoded as if nothing had been before.
-    Replace(Owned),
-    Twice,
-    Before(Owned),
-}
-
-/// A record that owns what it holds: given to an encoder in its place.
-type Encode = dyn Fn(&mut Encoder, &mut [u8]) -> usize;
-pub struct Owned(Box<Encode>);
-
-pub fn encode(record: &Record) -> Owned {
-    match record {
-        Record::Effect(Effect::Memory { addr, bytes }) => {
-            let (addr, bytes) = (*addr, bytes.to_vec());
-            let effect = move |e: &mut Encoder, room: &mut [u8]| {
-                e.effect(
-                    &Effect::Memory {
-                        addr,
-                        bytes: &bytes,
-                    },
-                    room,
-                )
-            };
-            Owned(Box::new(effect))
-        }
-        Record::Effect(Effect::Map(bytes)) => {
-            let bytes = bytes.to_vec();
-            Owned(Box::new(move |e, room| {
-                e.effect(&Effect::Map(&bytes), room)
-            }))
-        }
-        Record::Effect(Effect::Extended(bytes)) => {
-            let bytes = bytes.to_vec();
-            Owned(Box::new(move |e, room| {
-                e.effect(&Effect::Extended(&bytes), room)
-            }))
-        }
-        Record::Effect(Effect::Registers { mask, values }) => {
-            let (mask, values) = (*mask, *values);
-            Owned(Box::new(move |e, room| {
-                e.effect(&Effect::Registers { mask, values }, room)
-            }))
-        }
-        Record::Event(Event::Values(bytes)) => {
-            let bytes = bytes.to_vec();
-            Owned(Box::new(move |e, room| {
-                e.event(&Event::Values(&bytes), room)
-            }))
-        }
-        Record::Event(Event::Signal {
-            place,
-            cause,
-            signo,
-            info,
-        }) => {
-            let (place, cause, signo, info) = (*place, *cause, *signo, info.to_vec());
-            Owned(Box::new(move |e, room| {
-                let event = Event::Signal {
-                    place,
-                    cause,
-                    signo,
-                    info: &info,
-                };
-                e.event(&event, room)
-            }))
-        }
-        Record::Event(Event::Note(_)) => {
-            Owned(Box::new(|e, room| e.event(&Event::Note("changed"), room)))
-        }
-        Record::Event(event) => {
-            // The rest borrows nothing.
-            let event: Event<'static> = match event {
-                Event::Started(start) => Event::Started(start.clone()),
-                Event::Call(call) => Event::Call(*call),
-                Event::Resumed { result } => Event::Resumed { result: *result },
-                Event::Instruction { ticks, what } => Event::Instruction {
-                    ticks: *ticks,
-                    what: *what,
-                },
-                Event::Switched { place, to } => Event::Switched {
-                    place: *place,
-                    to: *to,
-                },
-                Event::NewThread { thread, tid } => Event::NewThread {
-                    thread: *thread,
-                    tid: *tid,
-                },
-                Event::EndedThread { thread } => Event::EndedThread { thread: *thread },
-                Event::Forked { ticks, stream, pid } => Event::Forked {
-                    ticks: *ticks,
-                    stream: *stream,
-                    pid: *pid,
-                },
-                Event::Check {
-                    place,
-                    registers,
-                    memory,
-                } => Event::Check {
-                    place: *place,
-                    registers: *registers,
-                    memory: *memory,
-                },
-                Event::Shared { ticks } => Event::Shared { ticks: *ticks },
-                Event::Exec { ticks } => Event::Exec { ticks: *ticks },
-                Event::Exited { ticks, status } => Event::Exited {
-                    ticks: *ticks,
-                    status: *status,
-                },
-                Event::Killed {
-                    place,
-                    cause,
-                    signo,
-                } => Event::Killed {
-                    place: *place,
-                    cause: *cause,
-                    signo: *signo,
-                },
-                Event::Time(time) => Event::Time(*time),
-                Event::Signal { .. } | Event::Values(_) | Event::Note(_) => unreachable!("above"),
-            };
-            Owned(Box::new(move |e, room| e.event(&event, room)))
-        }
-    }
-}
-
-/// Copies a recording, its log written anew with changes. `edit` is given stream, number of the record
-/// in it, and the record.
-pub fn rewrite(
-    from: &Path,
-    to: &Path,
-    edit: &mut dyn FnMut(StreamId, u64, &Record) -> Edit,
-) -> Result<(), Failed> {
+/// Copies a recording, its log written anew with changes.
+pub fn rewrite(from: &Path, to: &Path, edit: Edit) -> Result<(), Failed> {
     let _ = fs::remove_dir_all(to);
     fs::create_dir_all(to)?;
     fs::copy(from.join("meta.json"), to.join("meta.json"))?;
     copy_files(from, to)?;
     let recording = Recording::open(from)?;
-    let mut packer = Packer::default();
-    let mut out = log::file_header().to_vec();
-    for info in recording.streams() {
-        let mut encoder = Encoder::default();
-        let mut history = Vec::new();
-        let mut bytes = Vec::new();
-        let mut room = vec![0; 2 * LONGEST_RECORD];
-        let mut reader = recording.stream(info.id)?;
-        let mut number = 0;
-        while let Some(record) = reader.next()? {
-            let mut put = |owned: &Owned| {
-                let len = owned.0(&mut encoder, &mut room);
-                bytes.extend_from_slice(&room[..len]);
-            };
-            match edit(info.id, number, &record) {
-                Edit::Keep => put(&encode(&record)),
-                Edit::Drop => {}
-                Edit::Replace(other) => put(&other),
-                Edit::Twice => {
-                    put(&encode(&record));
-                    put(&encode(&record));
-                }
-                Edit::Before(other) => {
-                    put(&other);
-                    put(&encode(&record));
-                }
-            }
-            number += 1;
-            // The first record has a chunk of its own, as the writer does it.
-            if number == 1 || bytes.len() > 256 << 10 {
-                out.extend_from_slice(packer.pack(Kind::Records, info.id, &bytes, &history));
-                log::remember(&mut history, &bytes);
-                bytes.clear();
-            }
-        }
-        out.extend_from_slice(packer.pack(Kind::Records, info.id, &bytes, &history));
-        let end = Kind::StreamEnd(info.end.unwrap_or(StreamEnd::Ended));
-        out.extend_from_slice(packer.pack(end, info.id, &[], &[]));
-    }
-    out.extend_from_slice(packer.pack(Kind::End, 0, &[], &[]));
-    fs::write(to.join("log"), &out)?;
-    Ok(())
+    Ok(rewrite::rewrite(&recording, &to.join("log"), edit)?)
 }
 
 fn tampered(place: &Place, seed: u64, rounds: u64) -> Result<(), Failed> {
@@ -222,9 +44,9 @@ fn tampered(place: &Place, seed: u64, rounds: u64) -> Result<(), Failed> {
     let (good, bad) = (place.folder("good"), place.folder("bad"));
     // Unchanged it replays: the rewriting does no harm.
     let mut counts = std::collections::BTreeMap::new();
-    rewrite(&good, &bad, &mut |stream, _, _| {
+    rewrite(&good, &bad, &mut |stream, _, record, put| {
         *counts.entry(stream).or_insert(0u64) += 1;
-        Edit::Keep
+        put(record);
     })?;
     let replay = place.clew(&["replay", "bad"]);
     require(code(&replay) == Some(0), || replay.printed())?;
@@ -243,14 +65,14 @@ fn tampered(place: &Place, seed: u64, rounds: u64) -> Result<(), Failed> {
             at -= count;
         }
         let mut what = String::new();
-        rewrite(&good, &bad, &mut |stream, number, record| {
+        rewrite(&good, &bad, &mut |stream, number, record, put| {
             let near = stream == target.0 && (target.1..target.1 + edits).contains(&number);
             // How a stream begins is looked at when the recording is opened.
             if !near || (number == 0 && round % 8 != 0) {
-                return Edit::Keep;
+                return put(record);
             }
             what.push_str(&format!("stream {stream}, record {number}: {record:?}; "));
-            change(&mut random, record)
+            change(&mut random, record, put);
         })?;
         let mut job = place.job(&["replay", "bad"]);
         job.timeout = std::time::Duration::from_secs(60);
@@ -290,22 +112,27 @@ const PLACES: &[u64] = &[
     u64::MAX,
 ];
 
-fn change(random: &mut Random, record: &Record) -> Edit {
+fn change(random: &mut Random, record: &Record, put: Puts) {
     match random.below(10) {
-        0 => return Edit::Drop,
-        1 => return Edit::Twice,
+        0 => return,
+        1 => {
+            put(record);
+            return put(record);
+        }
         2 => {
             let mut values = [0; REGISTERS];
             let n = random.below(REGISTERS as u64) as usize;
             values[n] = *random.of(PLACES);
             let mask = 1 << n;
-            return Edit::Before(encode(&Record::Effect(Effect::Registers { mask, values })));
+            put(&Record::Effect(Effect::Registers { mask, values }));
+            return put(record);
         }
         3 => {
             let addr = *random.of(PLACES);
             let bytes = vec![0xcc; 1 + random.below(8192) as usize];
             let bytes = &bytes;
-            return Edit::Before(encode(&Record::Effect(Effect::Memory { addr, bytes })));
+            put(&Record::Effect(Effect::Memory { addr, bytes }));
+            return put(record);
         }
         4 => {
             let start = *random.of(PLACES) & !4095;
@@ -318,7 +145,8 @@ fn change(random: &mut Random, record: &Record) -> Edit {
             };
             let mut bytes = Vec::new();
             change.encode(&mut bytes);
-            return Edit::Before(encode(&Record::Effect(Effect::Map(&bytes))));
+            put(&Record::Effect(Effect::Map(&bytes)));
+            return put(record);
         }
         _ => {}
     }
@@ -346,20 +174,17 @@ fn change(random: &mut Random, record: &Record) -> Edit {
     let new = match record {
         Record::Effect(Effect::Memory { bytes, .. }) if word % 2 == 0 => {
             let bytes = &flip(bytes);
-            return Edit::Replace(encode(&Record::Effect(Effect::Memory {
-                addr: word,
-                bytes,
-            })));
+            return put(&Record::Effect(Effect::Memory { addr: word, bytes }));
         }
         Record::Effect(Effect::Memory { addr, bytes }) => {
             let (addr, bytes) = (*addr, &flip(bytes));
-            return Edit::Replace(encode(&Record::Effect(Effect::Memory { addr, bytes })));
+            return put(&Record::Effect(Effect::Memory { addr, bytes }));
         }
         Record::Effect(Effect::Map(bytes)) => {
-            return Edit::Replace(encode(&Record::Effect(Effect::Map(&flip(bytes)))));
+            return put(&Record::Effect(Effect::Map(&flip(bytes))));
         }
         Record::Effect(Effect::Extended(bytes)) => {
-            return Edit::Replace(encode(&Record::Effect(Effect::Extended(&flip(bytes)))));
+            return put(&Record::Effect(Effect::Extended(&flip(bytes))));
         }
         Record::Effect(Effect::Registers { values, .. }) => {
             let mut values = *values;
@@ -388,7 +213,7 @@ fn change(random: &mut Random, record: &Record) -> Edit {
             pid: *pid,
         }),
         Record::Event(Event::Values(bytes)) => {
-            return Edit::Replace(encode(&Record::Event(Event::Values(&flip(bytes)))));
+            return put(&Record::Event(Event::Values(&flip(bytes))));
         }
         Record::Event(Event::NewThread { .. }) => Record::Event(Event::NewThread {
             thread: word as u32 % 6,
@@ -400,5 +225,5 @@ fn change(random: &mut Random, record: &Record) -> Edit {
             memory: None,
         }),
     };
-    Edit::Replace(encode(&new))
+    put(&new);
 }

@@ -4,6 +4,9 @@
 //! what was recorded replays, or the replay says why not, and nothing outside of it has changed.
 
 mod confined;
+mod diverged;
+mod environment;
+mod forks;
 mod hostile;
 mod kills;
 mod limits;
@@ -19,5 +22,8 @@ fn main() {
     trials.extend(waiting::trials());
     trials.extend(hostile::trials());
     trials.extend(confined::trials());
+    trials.extend(diverged::trials());
+    trials.extend(environment::trials());
+    trials.extend(forks::trials());
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }

@@ -120,10 +120,18 @@ static void little(void) {
     say(next + handled + WEXITSTATUS(status));
 }
 
+static void child(void) {
+    pid_t pid = fork();
+    if (pid == 0) _exit(0);
+    waitpid(pid, NULL, 0);
+}
+
 // If it reads a 1, it puts machine code into clew's code cache, over what it is running itself, to
-// make a file.
-static void escape(void) {
+// make a file; or, as a bomb, to fork six times in a row, and so make 63 more of itself that
+// wait for ever.
+static void escape(char bomb) {
     char flag = 0;
+    if (bomb) child();
     if (read(0, &flag, 1) < 0) _exit(9);
     static const unsigned char code[] = {
         0xbf, 0xff, 0x1f, 0x00, 0x50,  // mov edi, 0x50001fff
@@ -136,17 +144,46 @@ static void escape(void) {
         0xb8, 85, 0, 0, 0, 0xbf, 0x00, 0x00, 0x00, 0x30, 0xbe, 0xff, 0x01, 0, 0, 0x0f, 0x05,
         0xb8, 231, 0, 0, 0, 0xbf, 77, 0, 0, 0, 0x0f, 0x05,
     };
+    static const unsigned char forks[] = {
+        0xbb, 6,    0,    0, 0,        // mov ebx, 6
+        0xb8, 57,   0,    0, 0,        // again: fork
+        0x0f, 0x05, 0xff, 0xcb,        // syscall; dec ebx
+        0x75, 0xf5,                    // jnz again
+    };
+    static const unsigned char clones[] = {
+        0xbb, 6,    0,    0,    0,           // mov ebx, 6
+        0xb8, 56,   0,    0,    0,           // again: clone
+        0xbf, 0x11, 0x80, 0,    0,           // as workers are made: CLONE_PARENT | SIGCHLD
+        0x31, 0xf6, 0x31, 0xd2,              // xor esi, esi; xor edx, edx
+        0x45, 0x31, 0xd2, 0x45, 0x31, 0xc0,  // xor r10d, r10d; xor r8d, r8d
+        0x0f, 0x05, 0xff, 0xcb,              // syscall; dec ebx
+        0x75, 0xe6,                          // jnz again
+    };
+    static const unsigned char waits[] = {
+        0xbf, 0x00, 0x00, 0x00, 0x30,          // wait: mov edi, the name
+        0x31, 0xf6, 0xba, 'e',  's', 'c', 'a',  // xor esi, esi; mov edx, its first bytes
+        0x45, 0x31, 0xd2,                      // xor r10d, r10d
+        0xb8, 202,  0,    0,    0,             // futex: wait for it to change
+        0x0f, 0x05, 0xeb, 0xe8,                // syscall; jmp wait
+    };
     unsigned char *run = mmap((void *)0x30010000, 4096, 7, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     char *name = mmap((void *)0x30000000, 4096, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     unsigned char *sled = mmap(NULL, 0x2000, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     strcpy(name, "escaped");
     memset(sled, 0x90, 0x2000);
-    memcpy(sled + 0x2000 - sizeof shell, shell, sizeof shell);
+    unsigned char *end = sled + 0x2000;
+    if (bomb) {
+        size_t len = bomb == 'f' ? sizeof forks : sizeof clones;
+        memcpy(end -= sizeof waits, waits, sizeof waits);
+        memcpy(end - len, bomb == 'f' ? forks : clones, len);
+    } else
+        memcpy(end - sizeof shell, shell, sizeof shell);
     memcpy(run, code, sizeof code);
     if (flag == '1') {
         void (*function)(int, unsigned char *) = (void (*)(int, unsigned char *))run;
         for (int n = 0; n < 3; n++) function(0, sled + 0x1fff);
     }
+    if (bomb) child(), child();
     puts("stayed");
 }
 
@@ -157,7 +194,9 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "threads")) threads();
     if (!strcmp(what, "much")) much();
     if (!strcmp(what, "little")) little();
-    if (!strcmp(what, "escape")) escape();
+    if (!strcmp(what, "escape")) escape(0);
+    if (!strcmp(what, "forks")) escape('f');
+    if (!strcmp(what, "clones")) escape('c');
     if (!strcmp(what, "read")) puts("waiting"), read_for_ever();
     if (!strcmp(what, "pause")) puts("waiting"), pause();
     if (!strcmp(what, "lock")) puts("waiting"), pthread_mutex_lock(&first), pthread_mutex_lock(&first);

@@ -115,8 +115,13 @@ Examples:
   clew rm --all";
 
 pub const PACK_HELP: &str = "\
-The file has everything that a replay needs, also the files that the program had mapped. It has what \
-the program had in memory too: send it to people whom you would let see that.
+The file has everything that a replay needs: copies of the files that the program had mapped, its environment \
+variables, and what it read, received and had in memory. Send it to people whom you would let see that.
+
+--strip-env overwrites the values of environment variables where each program got them, and leaves out comparisons of \
+memory, which would differ. The result is replayed before it is packed; a variable without which it diverges keeps its \
+value, and is named. What the program read or received elsewhere (files, sockets) and its own copies aren't changed: \
+values that appear there are named too.
 
 Exit status: 0, or 1 if it can't be read or written.
 
@@ -133,6 +138,23 @@ Exit status: 0, or 1 if it is damaged, too large, or can't be written.
 Examples:
   clew unpack crash.clew
   clew unpack -n theirs crash.clew && clew replay theirs";
+
+pub const REPORT_HELP: &str = "\
+REC is a recording's name, its folder, or nothing for the latest one. It is replayed; if the replay isn't what was \
+recorded, a file is written that says where, on both sides, with the events and the translated code around, the \
+machine, the program's command line and the files that it had mapped (names and build-ids). The program's memory, \
+its environment and its files aren't in it, unless you ask for them: --with-memory adds the log, which holds what the \
+program read and its environment; --with-files adds copies of the program and its libraries. With both, the recording \
+can be replayed from the file. `tar --zstd -xf FILE` shows all.
+
+Exit status: 0 if a report was written; 1 if there is nothing to report, or it can't be read or written; 125 if it \
+can't be replayed here; 2 for a wrong command line.
+
+Examples:
+  clew report
+  clew report crash -o /tmp/for-clew.tar.zst
+  clew report crash --with-memory --with-files
+  clew report crash --json | jq '.divergences[0].noticed'";
 
 pub const DOCTOR_HELP: &str = "\
 Exit status: 0 if recording and replaying will work (warnings included), 1 if something is in the way.
@@ -382,6 +404,39 @@ pub struct Pack {
     /// The file to write (default: NAME.clew here; one that exists isn't replaced)
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+
+    /// Overwrite the values of environment variables, wherever the program replays without them, and say
+    /// which are left
+    #[arg(long)]
+    pub strip_env: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Report {
+    /// The recording (default: the latest)
+    #[arg(value_name = "REC")]
+    pub recording: Option<OsString>,
+
+    /// The file to write (default: NAME.report.tar.zst here; one that exists isn't replaced)
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Add the log: what the program read, and its environment
+    #[arg(long)]
+    pub with_memory: bool,
+
+    /// Add copies of the files that the program had mapped: itself, libraries
+    #[arg(long)]
+    pub with_files: bool,
+
+    /// Print JSON: the file, what is in it, and each divergence
+    #[arg(long)]
+    pub json: bool,
+
+    /// Replay without locking the processes in, on a kernel without seccomp; only for recordings that
+    /// you trust like the program itself
+    #[arg(long)]
+    pub no_jail: bool,
 }
 
 #[derive(Debug, Args)]
@@ -397,6 +452,11 @@ pub struct Unpack {
     /// At most so many bytes are unpacked
     #[arg(long, value_name = "BYTES", default_value_t = clew_recording::pack::MOST_BYTES)]
     pub limit: u64,
+
+    /// Even if it is more than 100 times as large unpacked: a file that is made to fill disks is, a
+    /// recording seldom
+    #[arg(long)]
+    pub large: bool,
 }
 
 #[derive(Debug, Args)]

@@ -6,7 +6,9 @@ pub mod info;
 pub mod ls;
 mod open;
 pub mod pack;
+pub mod report;
 pub mod rm;
+mod strip;
 
 pub use open::{Opened, open};
 

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::arguments::{Pack, Unpack};
+use super::strip::{self, Stripped};
 use super::{find, name, place};
 use crate::outcome;
 use crate::text;
 use clew_recording::folder::{self, PACKED};
-use clew_recording::pack::{self, PackError};
+use clew_recording::pack::{self, Allowed, PackError};
 use clew_recording::summary::is_being_written;
 
 pub fn pack(line: &Pack, envp: &[&CStr]) -> i32 {
@@ -35,18 +36,38 @@ pub fn pack(line: &Pack, envp: &[&CStr]) -> i32 {
             "{file} exists; remove it, or give another with -o"
         ));
     }
-    let before = pack::size(&folder).bytes;
+    let stripped = match line.strip_env {
+        true => match strip::without_environment(&folder, envp) {
+            Ok(stripped) => Some(stripped),
+            Err(error) => return text::failed(&error),
+        },
+        false => None,
+    };
+    let folder = stripped
+        .as_ref()
+        .map_or(folder.as_path(), |stripped| stripped.folder());
+    let before = pack::size(folder).bytes;
     let mut progress = Progress::new("packing", &name);
-    match pack::pack(&folder, &file, &mut |done, total| {
+    match pack::pack(folder, &file, &mut |done, total| {
         progress.go_on(done, total)
     }) {
         Ok(bytes) => {
             progress.clear();
             let (file, size, before) = (file.display(), text::size(bytes), text::size(before));
             text::print(&format!("packed: {file}, {size} ({before} unpacked)\n"));
+            eprintln!("clew: {}", text::plain(&contents(stripped.as_ref())));
             0
         }
         Err(error) => failed(&error, &progress),
+    }
+}
+
+/// What whoever gets the file will see.
+fn contents(stripped: Option<&Stripped>) -> String {
+    let all = "it holds the program's memory, and the files that it had mapped";
+    match stripped {
+        None => format!("{all}, and its environment: --strip-env leaves out what it can of that"),
+        Some(stripped) => format!("{all}; {}", stripped.told()),
     }
 }
 
@@ -77,7 +98,11 @@ pub fn unpack(line: &Unpack, envp: &[&CStr]) -> i32 {
     }
     let mut progress = Progress::new("unpacking", &name);
     let mut go_on = |done, total| progress.go_on(done, total);
-    match pack::unpack(&line.file, &folder, line.limit, &mut go_on) {
+    let allowed = Allowed {
+        most: line.limit,
+        large: line.large,
+    };
+    match pack::unpack(&line.file, &folder, allowed, &mut go_on) {
         Ok(()) => {
             progress.clear();
             // Replay and the like take the latest: it is the one that was asked for last.

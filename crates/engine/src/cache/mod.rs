@@ -6,6 +6,7 @@
 pub mod accesses;
 pub mod atlas;
 pub mod instruments;
+mod listing;
 pub mod mutable;
 pub mod region;
 mod room;

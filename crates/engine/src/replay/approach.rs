@@ -276,7 +276,11 @@ impl Machine {
                     self.standing = Some(exit);
                     Ok(Stepped::Due)
                 }
-                _ => self.unexpected(event, exit),
+                _ => {
+                    // What it does instead hasn't begun.
+                    self.standing = Some(exit);
+                    self.unexpected(event, exit)
+                }
             };
         }
         match lies {

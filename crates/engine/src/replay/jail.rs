@@ -32,7 +32,6 @@ const ANY: &[i64] = &[
     libc::SYS_lseek,
     libc::SYS_fstat,
     libc::SYS_fstatfs,
-    libc::SYS_close,
     libc::SYS_memfd_create,
     libc::SYS_ftruncate,
     libc::SYS_pwrite64,
@@ -153,6 +152,14 @@ impl Filter {
         self.answer(KILL);
         self.answer(ALLOW);
     }
+
+    /// Allowed unless argument `n`, an int, is this.
+    fn argument_is_not(&mut self, n: u32, value: u32) {
+        self.load_argument(n);
+        self.equal(value, 0, 1);
+        self.answer(KILL);
+        self.answer(ALLOW);
+    }
 }
 
 /// What a locked process is for.
@@ -167,7 +174,7 @@ enum Purpose {
 /// What a worker's forks are made with: its parent's children, like itself.
 const FORK_FLAGS: u32 = (libc::CLONE_PARENT | libc::SIGCHLD) as u32;
 
-fn filter(purpose: Purpose) -> Vec<libc::sock_filter> {
+fn filter(purpose: Purpose, leash: RawFd) -> Vec<libc::sock_filter> {
     let mut filter = Filter::default();
     filter.load(4);
     filter.equal(AUDIT_ARCH_X86_64, 1, 0);
@@ -179,6 +186,9 @@ fn filter(purpose: Purpose) -> Vec<libc::sock_filter> {
     for &nr in REFUSED {
         filter.call(nr, REFUSE);
     }
+    filter.call_with(libc::SYS_close, |rules| {
+        rules.argument_is_not(0, leash as u32);
+    });
     match purpose {
         Purpose::Replay { report, forks } => {
             if forks {
@@ -254,7 +264,7 @@ pub fn undress(inherited: &[RawFd], words: RawFd) -> io::Result<()> {
             rlim_max: 0,
         };
         libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
-        // It ends with the coordinator. Forks of it find out when they report.
+        // It ends with who started it; its forks by the leash.
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
     }
     // If memory runs out, this process is the one to go. Not everywhere can that be chosen.
@@ -262,19 +272,23 @@ pub fn undress(inherited: &[RawFd], words: RawFd) -> io::Result<()> {
     Ok(())
 }
 
-/// From here on this process, and what it forks, can do no harm. `forks`: it may fork.
-pub fn lock(report: RawFd, forks: bool) -> io::Result<()> {
-    install(Purpose::Replay { report, forks })
+/// From here on this process, and what it forks, can do no harm. `forks`: it may fork. `leash`: what it can't close.
+pub fn lock(report: RawFd, forks: bool, leash: RawFd) -> io::Result<()> {
+    install(Purpose::Replay { report, forks }, leash)
 }
 
 /// The same for one that is commanded over one of `count` descriptors from `first` on.
-pub fn lock_worker(first: RawFd, count: usize) -> io::Result<()> {
+pub fn lock_worker(first: RawFd, count: usize, leash: RawFd) -> io::Result<()> {
     let count = count as u32;
-    install(Purpose::Worker { first, count })
+    install(Purpose::Worker { first, count }, leash)
 }
 
-fn install(purpose: Purpose) -> io::Result<()> {
-    let mut program = filter(purpose);
+fn install(purpose: Purpose, leash: RawFd) -> io::Result<()> {
+    filtered(&mut filter(purpose, leash), 0).map(drop)
+}
+
+/// Puts a filter around this process for good; the descriptor that `flags` may ask for.
+pub(super) fn filtered(program: &mut [libc::sock_filter], flags: u64) -> io::Result<RawFd> {
     let filter = libc::sock_fprog {
         len: program.len() as u16,
         filter: program.as_mut_ptr(),
@@ -285,14 +299,14 @@ fn install(purpose: Purpose) -> io::Result<()> {
             0 => syscall!(
                 libc::SYS_seccomp,
                 libc::SECCOMP_SET_MODE_FILTER,
-                0,
+                flags,
                 &raw const filter
             ),
             error => error,
         }
     };
     match answer {
-        0 => Ok(()),
+        0.. => Ok(answer as RawFd),
         error => Err(sys::error(error)),
     }
 }
@@ -300,6 +314,9 @@ fn install(purpose: Purpose) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Nobody's descriptor.
+    const LEASH: RawFd = 1000;
 
     /// What becomes of a locked child that does this: its exit status, or None if it was killed.
     fn locked(forks: bool, act: impl FnOnce(RawFd) -> i32) -> Option<i32> {
@@ -309,7 +326,7 @@ mod tests {
         unsafe {
             let pid = libc::fork();
             if pid == 0 {
-                let status = match lock(report, forks) {
+                let status = match lock(report, forks, LEASH) {
                     Ok(()) => act(report),
                     Err(_) => 99,
                 };
@@ -337,7 +354,7 @@ mod tests {
         unsafe {
             let pid = libc::fork();
             if pid == 0 {
-                let status = match lock_worker(first, 2) {
+                let status = match lock_worker(first, 2, LEASH) {
                     Ok(()) => act(first),
                     Err(_) => 99,
                 };
@@ -417,6 +434,9 @@ mod tests {
         assert_eq!(call(libc::SYS_mprotect, [high, 4096, 7, 0, 0, 0]), None);
         assert_eq!(call(libc::SYS_write, [1, 0, 0, 0, 0, 0]), None);
         assert_eq!(call(libc::SYS_sendto, [0, 0, 0, 0, 0, 0]), None);
+        assert_eq!(call(libc::SYS_close, [LEASH.into(), 0, 0, 0, 0, 0]), None);
+        assert_eq!(call(libc::SYS_close, [999, 0, 0, 0, 0, 0]), Some(1));
+        assert_eq!(call(libc::SYS_setpgid, [0; 6]), None);
         let own = libc::F_SETOWN as i64;
         assert_eq!(call(libc::SYS_fcntl, [0, own, 1, 0, 0, 0]), None);
         assert_eq!(call(libc::SYS_openat, [-100, 0, 0, 0, 0, 0]), Some(1));

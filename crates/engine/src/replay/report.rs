@@ -7,6 +7,7 @@ use clew_recording::event::StreamId;
 
 use super::arguments::Argument;
 use super::tree::{End, Ending};
+use super::worker::protocol::Diverged;
 use crate::kernel::stop;
 use crate::{sys, syscall};
 
@@ -26,10 +27,7 @@ pub enum Message<'a> {
         stream: StreamId,
         end: End,
     },
-    Diverged {
-        stream: StreamId,
-        text: &'a str,
-    },
+    Diverged(Box<Diverged>),
     Argument {
         stream: StreamId,
         event: u64,
@@ -44,6 +42,8 @@ pub enum Message<'a> {
 
 /// The longest message: a piece of output, or a report cut to this.
 pub const MESSAGE: usize = 40 << 10;
+/// What was expected, and what was found, are cut to this.
+const LONGEST_WORDS: usize = 4 << 10;
 
 impl Message<'_> {
     /// In one piece: several processes share the socket. Without anybody to report to there is
@@ -113,10 +113,14 @@ impl Message<'_> {
                 out.number(end.ticks);
                 out.number(end.checks);
             }
-            Message::Diverged { stream, text } => {
+            Message::Diverged(diverged) => {
                 out.byte(3);
-                out.number(*stream as u64);
-                out.bytes(beginning(text));
+                out.number(diverged.stream as u64);
+                let mut diverged = diverged.clone();
+                for text in [&mut diverged.expected, &mut diverged.found] {
+                    text.truncate(text.floor_char_boundary(LONGEST_WORDS));
+                }
+                out.bytes(&postcard::to_stdvec(&diverged).expect("plain data"));
             }
             Message::Argument {
                 stream,
@@ -173,12 +177,13 @@ impl Message<'_> {
                 };
                 Message::Ended { stream, end }
             }
-            3 | 5 => {
+            3 => match postcard::from_bytes::<Box<Diverged>>(input.rest()) {
+                Ok(diverged) if diverged.stream == stream => Message::Diverged(diverged),
+                _ => return Err(Malformed),
+            },
+            5 => {
                 *text = String::from_utf8_lossy(input.rest()).into_owned();
-                match kind {
-                    3 => Message::Diverged { stream, text },
-                    _ => Message::Unable { stream, text },
-                }
+                Message::Unable { stream, text }
             }
             4 => Message::Argument {
                 stream,

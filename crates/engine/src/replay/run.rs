@@ -1,6 +1,6 @@
 //! Replays one stream, and the streams forked from it, in this process and forks of it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::os::fd::RawFd;
 
 use clew_recording::event::{Call, Event, Output, Record, StreamId};
@@ -11,6 +11,7 @@ use super::files::Files;
 use super::machine::{Divergence, Machine};
 use super::report::Message;
 use super::tree::{End, Ending, Wanted};
+use super::worker::protocol::Diverged;
 use crate::cache::CodeCache;
 use crate::cache::atlas::Atlas;
 use crate::cache::store::Store;
@@ -20,8 +21,6 @@ use crate::program::Options;
 use crate::start;
 use crate::{sys, syscall};
 
-/// How many events a divergence report shows.
-const LAST: usize = 8;
 /// So many forked replays of a process may be under way; then it waits for one to end.
 const MOST_CHILDREN: usize = 8;
 
@@ -37,6 +36,12 @@ pub struct Replay<'a> {
     /// What waiting threads were about to write.
     waiting: Vec<(u32, Output, Vec<u8>)>,
     ending: Ending,
+    /// Events done with all their effects.
+    whole: u64,
+    /// The effects of the event behind them are being applied.
+    applying: bool,
+    /// The log can't be read any further.
+    unreadable: bool,
     /// The event after whose effects to stop.
     stop: Option<u64>,
     /// Streams that were forked off already: none is a second time.
@@ -94,6 +99,9 @@ impl<'a> Replay<'a> {
             output: Vec::new(),
             waiting: Vec::new(),
             ending: Ending::CutOff,
+            whole: 0,
+            applying: false,
+            unreadable: false,
             stop: wanted.stops_after(stream),
             forked: BTreeSet::new(),
             children: 0,
@@ -128,6 +136,7 @@ impl<'a> Replay<'a> {
                 return Ok(false);
             }
             Err(error) => {
+                (self.unreadable, self.applying, self.whole) = (true, false, at);
                 return Err(Divergence {
                     expected: "a readable recording".into(),
                     found: error.to_string(),
@@ -148,7 +157,9 @@ impl<'a> Replay<'a> {
             }
             Record::Event(event) => event,
         };
+        (self.whole, self.applying) = (at, false);
         self.machine.event(event)?;
+        self.applying = true;
         // What looked like the end (a failed exec, the death of a vfork's child) wasn't.
         if !matches!(event, Event::Check { .. } | Event::Time(_) | Event::Note(_)) {
             self.ending = Ending::CutOff;
@@ -292,6 +303,7 @@ impl<'a> Replay<'a> {
         self.stop = self.wanted.stops_after(stream);
         self.machine.checks = 0;
         self.stream = stream;
+        self.whole = 0;
         if let Err(divergence) = self.machine.become_child(shared) {
             self.diverged(&divergence);
         }
@@ -324,73 +336,23 @@ impl<'a> Replay<'a> {
     }
 
     fn diverged(&self, divergence: &Divergence) -> ! {
-        let pid = self.machine.start.as_ref().map_or(0, |start| start.pid);
-        let mut text = format!(
-            "replay diverged from the recording in process {pid} (stream {}) at event {}\n  {divergence}\n  the last events:",
-            self.stream,
-            self.number().saturating_sub(1),
-        );
-        for (number, event) in self.last_events() {
-            text.push_str(&format!("\n    {number:>8}  {event}"));
-        }
-        self.send(&Message::Diverged {
+        let (pc, sp) = self.machine.place_now();
+        let diverged = Diverged {
             stream: self.stream,
-            text: &text,
-        });
-        stop::exit(stop::STATUS)
-    }
-
-    /// The events before this place, read once more.
-    fn last_events(&self) -> VecDeque<(u64, String)> {
-        /// So far back there are enough, besides those that nobody wants to see.
-        const LOOK_BACK: u64 = 64;
-        let mut last = VecDeque::new();
-        let Ok(mut reader) = self.recording.stream(self.stream) else {
-            return last;
+            event: self.whole,
+            ticks: (!self.applying).then(|| self.machine.since()),
+            thread: divergence.thread,
+            pc,
+            sp,
+            expected: divergence.expected.clone(),
+            found: divergence.found.clone(),
+            unreadable: self.unreadable,
         };
-        let end = self.number();
-        while reader.position() < end {
-            let at = reader.position();
-            let Ok(Some(record)) = reader.next() else {
-                break;
-            };
-            match record {
-                Record::Event(Event::Time(_) | Event::Values(_)) => {}
-                Record::Event(event) if at + LOOK_BACK >= end => {
-                    if last.len() == LAST {
-                        last.pop_front();
-                    }
-                    last.push_back((at, describe(&event)));
-                }
-                _ => {}
-            }
-        }
-        last
+        self.send(&Message::Diverged(Box::new(diverged)));
+        stop::exit(stop::STATUS)
     }
 
     fn send(&self, message: &Message) {
         message.send(self.report);
-    }
-}
-
-/// An event in a line, for reports.
-fn describe(event: &Event) -> String {
-    match event {
-        Event::Call(call) => {
-            let name = crate::kernel::table::lookup(call.nr as u64).name;
-            format!(
-                "{name} {:x?} {:?} +{} ticks",
-                call.args, call.end, call.ticks
-            )
-        }
-        Event::Started(start) => format!("started, pid {}", start.pid),
-        Event::Values(bytes) => format!("{} bytes of answers", bytes.len()),
-        Event::Signal {
-            place,
-            cause,
-            signo,
-            ..
-        } => format!("signal {signo}, {cause:?}, {place:?}"),
-        other => format!("{other:?}"),
     }
 }

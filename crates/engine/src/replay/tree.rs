@@ -5,17 +5,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use clew_recording::event::{Origin, StreamId};
 use clew_recording::reader::Recording;
 
 use super::arguments::Argument;
 use super::files::{self, Files};
+use super::forks::{self, Guard, Verdict};
 use super::jail;
+use super::leash;
 use super::report::{MESSAGE, Message};
 use super::run::Replay;
 use super::screen::Screen;
+use super::worker::protocol::Diverged;
 use crate::cache::saved;
 use crate::cache::store::Store;
 use crate::kernel::stop;
@@ -61,7 +64,7 @@ pub enum Ending {
 pub struct Outcome {
     /// By stream.
     pub ends: BTreeMap<StreamId, End>,
-    pub divergences: Vec<String>,
+    pub divergences: Vec<Diverged>,
     /// What was asked for by `Request::arguments`, by stream and event.
     pub arguments: BTreeMap<(StreamId, u64), Vec<Argument>>,
     /// Reasons outside of the recording why a process couldn't be replayed.
@@ -94,6 +97,8 @@ pub struct Wanted {
     pub verify: bool,
     arguments: Option<(u64, u64)>,
     stop: Option<(StreamId, u64)>,
+    /// Streams with an exec from which others are forked.
+    forking: BTreeSet<StreamId>,
     pub files: Files,
     /// Saved translations.
     pub store: Option<Store>,
@@ -150,6 +155,7 @@ fn plan(recording: &Recording, request: &Request) -> Result<(Vec<StreamId>, Want
         None => streams,
     };
     let mut roots = BTreeSet::new();
+    let mut forking = BTreeSet::new();
     let mut follow = BTreeMap::new();
     for &stream in &streams {
         let mut at = stream;
@@ -164,6 +170,9 @@ fn plan(recording: &Recording, request: &Request) -> Result<(Vec<StreamId>, Want
                 _ => return Err(format!("the beginning of stream {stream} is missing")),
             }
         }
+        if at != stream {
+            forking.insert(at);
+        }
         roots.insert(at);
     }
     let stop = request.to.map(|event| (first, event));
@@ -174,6 +183,7 @@ fn plan(recording: &Recording, request: &Request) -> Result<(Vec<StreamId>, Want
         verify: request.verify,
         arguments: request.arguments,
         stop,
+        forking,
         store: open_store(&request.options, recording),
         files: Files::open(recording).map_err(|e| format!("the recording's files: {e}"))?,
     };
@@ -212,6 +222,70 @@ struct Coordinator<'a> {
     children: Vec<Child>,
     /// Descriptors that no replaying process shall have.
     inherited: Vec<RawFd>,
+    held: Vec<Held>,
+    census: Census,
+}
+
+/// A process that was started, and its forks: they are a process group.
+struct Held {
+    group: i32,
+    /// They end when this is closed.
+    _leash: OwnedFd,
+    /// Their forks wait for its answer.
+    guard: Option<Guard>,
+}
+
+impl Held {
+    /// Whether anybody is left of the group.
+    fn lives(&self) -> bool {
+        // SAFETY: asks, sends nothing. The group is of a child of ours, or of nobody.
+        unsafe { syscall!(libc::SYS_kill, -i64::from(self.group), 0) == 0 }
+    }
+}
+
+/// Forks that were made.
+#[derive(Default)]
+struct Census {
+    forks: usize,
+    counted: usize,
+}
+
+/// So many processes may be there at once.
+const MOST_PROCESSES: usize = 1024;
+/// They are counted again after so many forks.
+const COUNTED: usize = 64;
+
+impl Census {
+    /// Whether another fork may be made. There are `most` in the recording, and each is replayed once; a process that
+    /// has left its recording could make any number.
+    fn decide(&mut self, most: usize, held: &[Held]) -> Verdict {
+        if self.forks >= most {
+            return Verdict::Refused;
+        }
+        if self.forks - self.counted >= COUNTED {
+            if members(held) >= MOST_PROCESSES {
+                return Verdict::NotNow;
+            }
+            self.counted = self.forks;
+        }
+        self.forks += 1;
+        Verdict::Allowed
+    }
+}
+
+/// How many processes there are in these groups.
+fn members(held: &[Held]) -> usize {
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let group = |entry: std::fs::DirEntry| {
+        entry.file_name().to_str()?.parse::<i32>().ok()?;
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        // Behind the name: state, parent, group.
+        let (_, rest) = stat.rsplit_once(')')?;
+        rest.split_whitespace().nth(2)?.parse::<i32>().ok()
+    };
+    all.filter_map(group)
+        .filter(|&group| held.iter().any(|held| held.group == group))
+        .count()
 }
 
 /// A replaying process.
@@ -258,6 +332,8 @@ pub fn replay(recording: &Recording, request: &Request) -> Result<Outcome, Strin
         arguments: 0,
         children: Vec::new(),
         inherited: jail::inherited().map_err(|e| format!("/proc/self/fd: {e}"))?,
+        held: Vec::new(),
+        census: Census::default(),
     };
     let done = coordinator.run(&roots);
     coordinator.screen.flush();
@@ -289,9 +365,12 @@ impl Coordinator<'_> {
                 continue;
             }
             pass_on(&mut words);
+            self.answer_forks();
             let before = self.children.len();
             self.children.retain(Child::lives);
-            if self.children.len() == before {
+            if self.children.len() != before {
+                self.held.retain(Held::lives);
+            } else {
                 // Until there is something, or a child of ours has ended.
                 self.wait(mine, words.as_raw_fd());
             }
@@ -306,8 +385,13 @@ impl Coordinator<'_> {
                 Taken::Over => break,
                 Taken::Nothing => {}
             }
+            self.answer_forks();
             if !pass_on(&mut words) {
-                wait_readable(&[mine, words.as_raw_fd()], 1000);
+                let fds: Vec<RawFd> = [mine, words.as_raw_fd()]
+                    .into_iter()
+                    .chain(self.guards())
+                    .collect();
+                wait_readable(&fds, 1000);
             }
         }
         pass_on(&mut words);
@@ -367,11 +451,11 @@ impl Coordinator<'_> {
                 self.outcome.ends.insert(stream, end);
                 self.screen.ended(stream);
             }
-            Message::Diverged { stream, text } if known(&stream) => {
-                self.told.insert(stream);
-                self.screen.ended(stream);
+            Message::Diverged(diverged) if known(&diverged.stream) => {
+                self.told.insert(diverged.stream);
+                self.screen.ended(diverged.stream);
                 if self.outcome.divergences.len() < MOST_REPORTS {
-                    self.outcome.divergences.push(text.to_owned());
+                    self.outcome.divergences.push(*diverged);
                 }
             }
             Message::Unable { stream, text } if known(&stream) => {
@@ -400,13 +484,30 @@ impl Coordinator<'_> {
     /// Waits for something to read there, or the end of a child.
     fn wait(&self, messages: RawFd, words: RawFd) {
         let ends = self.children.iter().filter_map(|child| child.end.as_ref());
+        let ends: Vec<RawFd> = ends.map(AsRawFd::as_raw_fd).collect();
+        // Without descriptors for all ends one has to look.
+        let all = ends.len() == self.children.len();
         let fds: Vec<RawFd> = [messages, words]
             .into_iter()
-            .chain(ends.map(AsRawFd::as_raw_fd))
+            .chain(ends)
+            .chain(self.guards())
             .collect();
-        // Without descriptors for all ends one has to look.
-        let all = fds.len() == self.children.len() + 2;
         wait_readable(&fds, if all { -1 } else { 20 });
+    }
+
+    fn answer_forks(&mut self) {
+        let (most, held) = (self.wanted.follow.len(), &self.held);
+        for guard in held.iter().filter_map(|held| held.guard.as_ref()) {
+            guard.answer(|_| self.census.decide(most, held));
+        }
+    }
+
+    /// What becomes readable when somebody wants to fork.
+    fn guards(&self) -> impl Iterator<Item = RawFd> {
+        let guards = self.held.iter().filter_map(|held| held.guard.as_ref());
+        guards
+            .filter(|guard| guard.is_of_use())
+            .map(|guard| guard.as_fd().as_raw_fd())
     }
 
     /// Something is wrong: nobody goes on unheard.
@@ -444,22 +545,47 @@ impl Coordinator<'_> {
 
     /// Starts a process for a stream; it never returns here.
     fn spawn(
-        &self,
+        &mut self,
         stream: StreamId,
         mine: RawFd,
         report: RawFd,
         words: RawFd,
     ) -> Result<i32, String> {
+        let no = |what: &'static str| move |error: io::Error| format!("no {what}: {error}");
+        // All forks of it may come from this stream, or from its forks.
+        let forks = self.wanted.forking.contains(&stream);
+        let (held, end) = leash::new().map_err(no("pipe"))?;
+        let (here, there) = std::os::unix::net::UnixDatagram::pair().map_err(no("socket"))?;
         // SAFETY: this process has one thread, so the child can go on as usual.
         let pid = unsafe { syscall!(libc::SYS_fork) };
         if pid < 0 {
             return Err(format!("can't fork: {}", crate::sys::error(pid)));
         }
         if pid != 0 {
+            drop(there);
+            // Whoever comes first: from here on there is such a group.
+            // SAFETY: puts a child of ours into a group of its own.
+            unsafe { syscall!(libc::SYS_setpgid, pid, pid) };
+            let guard = match forks && !self.request.unlocked {
+                true => forks::take(here.as_raw_fd()).map(Guard::new),
+                false => None,
+            };
+            self.held.push(Held {
+                group: pid as i32,
+                _leash: held,
+                guard,
+            });
             return Ok(pid as i32);
         }
+        // What is the parent's business.
+        drop((held, here));
+        self.held.clear();
         // SAFETY: a descriptor of the parent's business.
         unsafe { syscall!(libc::SYS_close, mine) };
+        if forks && !self.request.unlocked {
+            forks::pass(there.as_raw_fd(), forks::ask());
+        }
+        drop(there);
         let unable = |text: String| -> ! {
             Message::Unable {
                 stream,
@@ -468,17 +594,16 @@ impl Coordinator<'_> {
             .send(report);
             stop::exit(stop::STATUS)
         };
-        if let Err(error) = jail::undress(&self.inherited, words) {
-            unable(format!("a process to replay in can't be prepared: {error}"));
-        }
+        let prepared = jail::undress(&self.inherited, words).and_then(|()| leash::put_on(end));
+        let leash = prepared.unwrap_or_else(|error| {
+            unable(format!("a process to replay in can't be prepared: {error}"))
+        });
         let options = &self.request.options;
         match Replay::new(self.recording, stream, &self.wanted, options, report) {
             Ok(replay) => {
                 if !self.request.unlocked {
-                    // All forks of the plan may come from this stream, or from its forks.
-                    let forks = !self.wanted.follow.is_empty();
                     host::locked_in();
-                    if let Err(error) = jail::lock(report, forks) {
+                    if let Err(error) = jail::lock(report, forks, leash) {
                         unable(format!(
                             "the kernel can't lock a replay in (seccomp: {error}), and a recording may \
                              come from anybody; if you trust this one: clew replay --no-jail"

@@ -1,10 +1,11 @@
 //! The commanding side, as small as it can be.
 
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::process::Command as Process;
 
 use clew_engine::program::Options;
+use clew_engine::replay::forks::Verdict;
 use clew_engine::replay::worker::protocol::*;
 use clew_engine::replay::worker::{Started, start};
 use clew_recording::event::StreamId;
@@ -85,7 +86,7 @@ pub struct Commander {
 
 impl Commander {
     pub fn new(recording: &Recording, stream: StreamId) -> Commander {
-        let started = start(recording, stream, &Options::default(), false).unwrap();
+        let started = start(recording, stream, &Options::default(), false, false).unwrap();
         let free = (1..CHANNELS as u32).rev().collect();
         let mut commander = Commander {
             started,
@@ -112,6 +113,7 @@ impl Commander {
     pub fn receive(&mut self, channel: u32) -> Reply {
         let mut room = vec![0u8; LONGEST];
         let fd = self.started.channels[channel as usize].as_raw_fd();
+        self.wait(fd);
         // SAFETY: room for so many bytes.
         let got = unsafe { libc::recv(fd, room.as_mut_ptr().cast(), room.len(), 0) };
         if got <= 0 {
@@ -120,6 +122,27 @@ impl Commander {
             panic!("worker is gone: {}", String::from_utf8_lossy(&text[..len]));
         }
         Reply::decode(&room[..got as usize]).unwrap()
+    }
+
+    /// Until there is something to read; forks are allowed meanwhile.
+    fn wait(&self, fd: i32) {
+        let guard = self.started.guard.as_ref();
+        let asked = guard.map_or(-1, |guard| guard.as_fd().as_raw_fd());
+        loop {
+            let mut polls = [fd, asked].map(|fd| libc::pollfd {
+                fd,
+                events: libc::POLLIN,
+                revents: 0,
+            });
+            // SAFETY: two pollfds, alive during the call.
+            unsafe { libc::poll(polls.as_mut_ptr(), 2, -1) };
+            if let Some(guard) = guard {
+                guard.answer(|_| Verdict::Allowed);
+            }
+            if polls[0].revents != 0 {
+                return;
+            }
+        }
     }
 
     pub fn ask(&mut self, channel: u32, command: Command) -> Reply {

@@ -15,6 +15,11 @@ fn recording(scratch: &Scratch) -> PathBuf {
     folder
 }
 
+const ALL: Allowed = Allowed {
+    most: MOST_BYTES,
+    large: false,
+};
+
 fn quietly(_: u64, _: u64) -> bool {
     true
 }
@@ -45,9 +50,13 @@ fn meta_text() -> Vec<u8> {
 
 /// Unpacking fails, says this, and leaves nothing behind.
 fn refused(scratch: &Scratch, file: &Path, most: u64, words: &str) {
+    refused_although(scratch, file, Allowed { most, large: false }, words);
+}
+
+fn refused_although(scratch: &Scratch, file: &Path, allowed: Allowed, words: &str) {
     let folder = scratch.0.join("new");
     let before = scratch.0.read_dir().unwrap().count();
-    let error = unpack(file, &folder, most, &mut quietly).unwrap_err();
+    let error = unpack(file, &folder, allowed, &mut quietly).unwrap_err();
     assert!(error.to_string().contains(words), "{words}: {error}");
     assert_eq!(scratch.0.read_dir().unwrap().count(), before, "{words}");
     assert!(!Path::new("/tmp/clew-escaped").exists());
@@ -70,7 +79,7 @@ fn packing_is_repeatable_and_unpacking_gives_the_same_files() {
 
     let copy = scratch.0.join("two");
     let mut last = 0;
-    unpack(&first, &copy, MOST_BYTES, &mut |done, _| {
+    unpack(&first, &copy, ALL, &mut |done, _| {
         last = done;
         true
     })
@@ -85,7 +94,7 @@ fn packing_is_repeatable_and_unpacking_gives_the_same_files() {
     let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
     assert_eq!((mode(&copy), mode(&copy.join("log"))), (0o700, 0o600));
     // Not a second time into the same folder.
-    let error = unpack(&first, &copy, MOST_BYTES, &mut quietly).unwrap_err();
+    let error = unpack(&first, &copy, ALL, &mut quietly).unwrap_err();
     assert!(error.to_string().contains("exists"), "{error}");
 }
 
@@ -99,7 +108,7 @@ fn stopping_leaves_nothing() {
     assert_eq!(scratch.0.read_dir().unwrap().count(), 1);
     pack(&folder, &file, &mut quietly).unwrap();
     let new = scratch.0.join("new");
-    let stopped = unpack(&file, &new, MOST_BYTES, &mut |_, _| false);
+    let stopped = unpack(&file, &new, ALL, &mut |_, _| false);
     assert!(matches!(stopped, Err(PackError::Interrupted)));
     assert_eq!(scratch.0.read_dir().unwrap().count(), 2);
 }
@@ -164,7 +173,7 @@ fn long_names_are_bounded() {
     let file = scratch.0.join("a.clew");
     pack(&folder, &file, &mut quietly).unwrap();
     let copy = scratch.0.join("copy");
-    unpack(&file, &copy, MOST_BYTES, &mut quietly).unwrap();
+    unpack(&file, &copy, ALL, &mut quietly).unwrap();
     assert_eq!(
         std::fs::read(copy.join("files").join(long)).unwrap(),
         b"long"
@@ -190,6 +199,15 @@ fn bombs_and_damage_are_refused() {
         add(a, b"log", EntryType::Regular, &zeros);
     });
     refused(&scratch, &file, 1 << 20, "unpacks to more than");
+    refused(&scratch, &file, MOST_BYTES, "--large");
+    let (large, copy) = (Allowed { large: true, ..ALL }, scratch.0.join("large"));
+    unpack(&file, &copy, large, &mut quietly).unwrap();
+    assert_eq!(copy.join("log").metadata().unwrap().len(), 3 << 20);
+    std::fs::remove_dir_all(copy).unwrap();
+    let file = hostile(&scratch, |a| {
+        add(a, meta::FILE.as_bytes(), EntryType::Regular, &meta_text());
+    });
+    refused(&scratch, &file, MOST_BYTES, "there is no log");
     // A size that nothing stands behind.
     let file = hostile(&scratch, |archive| {
         let mut header = tar::Header::new_ustar();
@@ -199,7 +217,11 @@ fn bombs_and_damage_are_refused() {
         archive.get_mut().extend_from_slice(header.as_bytes());
     });
     refused(&scratch, &file, MOST_BYTES, "unpacks to more than");
-    refused(&scratch, &file, u64::MAX, "isn't room");
+    let allowed = Allowed {
+        most: u64::MAX,
+        large: true,
+    };
+    refused_although(&scratch, &file, allowed, "isn't room");
     let file = hostile(&scratch, |a| add(a, b"log", EntryType::Regular, b"x"));
     refused(&scratch, &file, MOST_BYTES, meta::FILE);
     let file = hostile(&scratch, |a| {
@@ -224,16 +246,13 @@ fn every_cut_and_many_flips_are_refused_or_harmless() {
     let new = scratch.0.join("new");
     for cut in 0..bytes.len() {
         std::fs::write(&file, &bytes[..cut]).unwrap();
-        assert!(
-            unpack(&file, &new, MOST_BYTES, &mut quietly).is_err(),
-            "{cut}"
-        );
+        assert!(unpack(&file, &new, ALL, &mut quietly).is_err(), "{cut}");
     }
     for at in 0..bytes.len() {
         let mut flipped = bytes.clone();
         flipped[at] ^= 1 << (at % 8);
         std::fs::write(&file, &flipped).unwrap();
-        if unpack(&file, &new, MOST_BYTES, &mut quietly).is_ok() {
+        if unpack(&file, &new, ALL, &mut quietly).is_ok() {
             // Only bits that mean nothing: the contents are the same.
             assert_eq!(std::fs::read(new.join("files/0001")).unwrap(), b"contents");
             std::fs::remove_dir_all(&new).unwrap();

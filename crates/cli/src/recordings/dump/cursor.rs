@@ -84,6 +84,12 @@ impl Cursor {
         })
     }
 
+    /// Without contents of memory: how much there was is all.
+    pub fn bare(recording: &Recording, stream: StreamId) -> Result<Cursor, ReadError> {
+        let cursor = Cursor::open(recording, stream, false)?;
+        Ok(Cursor { keep: 0, ..cursor })
+    }
+
     pub fn next(&mut self) -> Result<Option<Entry>, ReadError> {
         let (event, bytes) = loop {
             match self.reader.next()? {

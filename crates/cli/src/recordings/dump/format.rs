@@ -329,6 +329,9 @@ fn data(piece: &Piece, most: usize) -> String {
     } else {
         ""
     };
+    if shown.is_empty() && piece.len > 0 {
+        return format!("{{{}}}", text::counted(piece.len, "byte"));
+    }
     let readable = |b: &u8| matches!(b, b' '..=b'~' | b'\n' | b'\t' | b'\r');
     let odd = shown.iter().filter(|b| !readable(b)).count();
     if odd * 4 <= shown.len() {

@@ -83,7 +83,10 @@ pub fn lines(
     from: u64,
     to: u64,
 ) -> Result<Vec<(u64, String)>, ReadError> {
-    let mut cursor = Cursor::open(recording, stream, false)?;
+    shown_lines(Cursor::open(recording, stream, false)?, from, to)
+}
+
+fn shown_lines(mut cursor: Cursor, from: u64, to: u64) -> Result<Vec<(u64, String)>, ReadError> {
     let mut lines = Vec::new();
     while let Some(entry) = cursor.next()? {
         if entry.number > to {
@@ -96,6 +99,16 @@ pub fn lines(
         lines.push((entry.number, line(&entry, false)));
     }
     Ok(lines)
+}
+
+/// The same without contents of memory.
+pub fn bare_lines(
+    recording: &Recording,
+    stream: StreamId,
+    from: u64,
+    to: u64,
+) -> Result<Vec<(u64, String)>, ReadError> {
+    shown_lines(Cursor::bare(recording, stream)?, from, to)
 }
 
 /// An event's number, time, thread, and what it was.
@@ -186,7 +199,16 @@ fn inputs(recording: &Recording, line: &Dump, envp: &[&CStr]) -> Inputs {
         quiet: true,
         options,
     };
-    tree::replay(recording, &request).map_or_else(|_| Inputs::new(), |outcome| outcome.arguments)
+    let Ok(outcome) = tree::replay(recording, &request) else {
+        return Inputs::new();
+    };
+    if let Some(diverged) = outcome.divergences.iter().min_by_key(|found| found.stream) {
+        let diverged = text::plain(&diverged.to_string());
+        eprintln!(
+            "clew: {diverged}; the events are shown all the same, but what calls passed to the kernel only up to there"
+        );
+    }
+    outcome.arguments
 }
 
 struct Out<'a> {

@@ -8,6 +8,7 @@
 //! - [`spawn`]: the first worker of a stream
 //! - `serve`: commands and replies; forks
 //! - `travel`: going forward
+//! - `limit`: a stream that ends where its replay diverges
 //! - `stops`, `search`: where to stop, and going forward until one comes
 //! - `touches`, `owners`, `collect`: which memory several threads touch, and who touches it where
 //! - `excursion`, `answers`: leaving the recording
@@ -17,6 +18,7 @@ mod answers;
 mod channel;
 mod collect;
 mod excursion;
+mod limit;
 mod owners;
 pub mod protocol;
 mod search;

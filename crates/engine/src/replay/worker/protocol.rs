@@ -3,7 +3,9 @@
 //! A worker may have been led astray by a stranger's recording: whoever reads its replies trusts
 //! none of their values.
 
-use clew_recording::event::ThreadId;
+use std::fmt;
+
+use clew_recording::event::{StreamId, ThreadId};
 use clew_recording::position::Position;
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +22,8 @@ pub enum Command {
     Fork { channel: u32 },
     /// Where to stop from now on; replaces what was said before. No reply.
     Stops(Stops),
+    /// The replay diverges behind this: it is the stream's end from now on. No reply.
+    Limit(Limit),
     /// Go forward. [`Reply::Stopped`].
     Advance { goal: Goal, take: Take },
     /// One instruction of the thread that runs here, or the event that comes next. [`Reply::Stopped`].
@@ -34,6 +38,8 @@ pub enum Command {
     Read { addr: u64, len: u32 },
     /// [`Reply::Mappings`], from this address on, as many as fit.
     Mappings { from: u64 },
+    /// The code there, and what it is translated to. [`Reply::Listing`].
+    Listing { pc: u64 },
     /// From here on this worker is an excursion: it can't follow the recording any more.
     /// [`Reply::Done`]
     Write { addr: u64, bytes: Vec<u8> },
@@ -165,12 +171,14 @@ pub enum Reply {
     Registers(Option<Box<Registers>>),
     Memory(Vec<u8>),
     Mappings(Vec<Mapping>),
+    /// Nothing where there is no code.
+    Listing(String),
     Done,
     Excursion(Excursion),
     /// A command can't be carried out, in words.
     Refused(String),
     /// The replay isn't what was recorded: this worker is of no more use.
-    Diverged(String),
+    Diverged(Box<Diverged>),
     /// All of it was seen: the end was reached, and nothing was too much.
     Surveyed {
         complete: bool,
@@ -181,6 +189,64 @@ pub enum Reply {
     Progress {
         work: u64,
     },
+}
+
+/// The last place that agreed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limit {
+    /// Events done.
+    pub event: u64,
+    /// Nothing was otherwise before so many ticks since.
+    pub ticks: u64,
+    /// The log can't be read behind them.
+    pub unreadable: bool,
+}
+
+/// Where and how a replay isn't what was recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Diverged {
+    pub stream: StreamId,
+    /// Events that agreed and are done, with their effects.
+    pub event: u64,
+    /// Ticks since then, where it was noticed; none if it was at the event's effects.
+    pub ticks: Option<u64>,
+    pub thread: ThreadId,
+    /// Of the instruction where it was noticed.
+    pub pc: u64,
+    pub sp: u64,
+    pub expected: String,
+    pub found: String,
+    /// The log can't be read any further: nobody knows what was recorded.
+    pub unreadable: bool,
+}
+
+impl Diverged {
+    pub fn limit(&self) -> Limit {
+        Limit {
+            event: self.event,
+            ticks: self.ticks.unwrap_or(u64::MAX),
+            unreadable: self.unreadable,
+        }
+    }
+}
+
+impl fmt::Display for Diverged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (stream, event) = (self.stream, self.event);
+        if self.unreadable {
+            let found = &self.found;
+            return write!(
+                f,
+                "the recording can be read to event {event} of stream {stream} only: {found}"
+            );
+        }
+        write!(
+            f,
+            "the replay diverges from the recording behind event {event} of stream {stream}: expected {}, \
+             found {}",
+            self.expected, self.found
+        )
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -235,6 +301,8 @@ pub enum Next {
     Other,
     /// The log ends here, though the program didn't.
     CutOff,
+    /// From here on the replay isn't what was recorded ([`Command::Limit`]).
+    Diverges,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

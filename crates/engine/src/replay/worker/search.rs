@@ -6,6 +6,7 @@
 
 use clew_recording::event::{Event, Record, ThreadId};
 
+use super::limit::ahead;
 use super::protocol::{Goal, Hit, HitKind, Mark, Stopped, Take, Why};
 use super::serve::Worker;
 use super::stops::{Seen, Wanted};
@@ -117,7 +118,7 @@ impl Worker {
     /// Runs at most to `limit` ticks after the last event.
     fn search_running(&mut self, search: &mut Search, limit: u64) -> Done<Option<Why>> {
         let events = self.reader.position();
-        let Some(Record::Event(event)) = self.reader.peek()? else {
+        let Some(Record::Event(event)) = ahead(&mut self.reader, &self.limit)? else {
             return Ok(None);
         };
         let wanted = &mut self.wanted;
@@ -143,8 +144,8 @@ impl Worker {
             return Ok(None);
         }
         let (mut executes, mut kind) = (true, None);
-        if let Some(Record::Event(event)) = self.reader.peek()?
-            && self.machine.look_ahead(event)?
+        if self.looks_due()?
+            && let Some(Record::Event(event)) = ahead(&mut self.reader, &self.limit)?
         {
             executes = matches!(place_of(event), Lies::Ahead { .. });
             kind = self.wanted.before(event).map(HitKind::Event);

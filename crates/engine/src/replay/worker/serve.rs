@@ -7,13 +7,12 @@ use clew_recording::reader::StreamReader;
 
 use super::channel::{Channel, Received};
 use super::excursion::Astray;
-use super::protocol::{CHANNELS, Command, EventStop, Mark, Reply, Stopped};
+use super::protocol::{CHANNELS, Command, EventStop, Limit, Mark, Reply, Stopped};
 use super::stops::{Seen, Wanted};
 use super::touches::Sharing;
 use super::travel::Halt;
 use crate::kernel::stop;
 use crate::replay::Machine;
-use crate::replay::machine::Divergence;
 use crate::{sys, syscall};
 
 pub struct Worker {
@@ -28,6 +27,11 @@ pub struct Worker {
     commander: i32,
     /// Instructions since the last tick or event, where that is known.
     pub(super) steps: Option<u64>,
+    /// Events done with all their effects.
+    pub(super) whole: u64,
+    /// Where the replay diverges, once that is known.
+    pub(super) limit: Option<Limit>,
+    pub(super) blocked: bool,
     /// The number of events up to the last one that did something.
     pub(super) told: u64,
     /// Whether the event with that number is the stream's last.
@@ -72,6 +76,9 @@ impl Worker {
             first,
             commander,
             steps: Some(0),
+            whole: 0,
+            limit: None,
+            blocked: false,
             told: 0,
             last: None,
             looked: Looked { at: 0, told: 0 },
@@ -117,20 +124,11 @@ impl Worker {
     }
 
     fn halted(&mut self, halt: Halt) {
-        let reply = match halt {
-            Halt::Diverged(divergence) => Reply::Diverged(self.report(&divergence)),
-            Halt::Unreadable(text) => Reply::Diverged(text),
-            Halt::Refused(text) => Reply::Refused(text),
+        let reply = match self.diverged(halt) {
+            Ok(diverged) => Reply::Diverged(Box::new(diverged)),
+            Err(text) => Reply::Refused(text),
         };
         self.channel.send(&reply);
-    }
-
-    fn report(&self, divergence: &Divergence) -> String {
-        format!(
-            "replay diverged from the recording in stream {} at event {}: {divergence}",
-            self.reader.stream(),
-            self.reader.position(),
-        )
     }
 
     fn obey(&mut self, command: Command) -> Result<Option<Reply>, Halt> {
@@ -152,10 +150,15 @@ impl Worker {
             Command::Registers { thread } => self.show_registers(thread),
             Command::Read { addr, len } => self.show_memory(addr, len),
             Command::Mappings { from } => self.show_mappings(from),
+            Command::Listing { pc } => self.show_listing(pc),
             Command::Interrupt => return Ok(None),
             Command::End => stop::exit(0),
             Command::Stops(stops) => {
                 self.wanted = Wanted::new(stops);
+                return Ok(None);
+            }
+            Command::Limit(limit) => {
+                self.set_limit(limit);
                 return Ok(None);
             }
             Command::Write { addr, bytes } => self.poke(addr, &bytes)?,
@@ -180,6 +183,7 @@ impl Worker {
         while let Some(child) = self.ahead.pop() {
             while !self.forked(child.stream())? {}
             self.reader = child;
+            self.whole = 0;
             self.machine.become_forked()?;
         }
         self.apply()?;

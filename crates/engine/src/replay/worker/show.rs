@@ -36,6 +36,16 @@ impl Worker {
         Reply::Threads(threads.collect())
     }
 
+    pub(super) fn show_listing(&mut self, pc: u64) -> Reply {
+        let machine = &self.machine;
+        let mut text = machine
+            .code
+            .listing(&machine.memory, pc)
+            .unwrap_or_default();
+        text.truncate(text.floor_char_boundary(ROOM));
+        Reply::Listing(text)
+    }
+
     pub(super) fn show_registers(&mut self, thread: ThreadId) -> Reply {
         let told = |regs: &Regs, xsave: &Xsave| {
             Box::new(Registers {

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixDatagram;
 
 use clew_recording::event::{Origin, StreamId};
 use clew_recording::reader::Recording;
@@ -17,8 +18,9 @@ use crate::kernel::stop;
 use crate::memory::host;
 use crate::program::Options;
 use crate::replay::files::{self, Files};
+use crate::replay::forks::{self, Guard};
 use crate::replay::tree::{open_store, socket_pair};
-use crate::replay::{jail, run};
+use crate::replay::{jail, leash, run};
 use crate::syscall;
 
 /// A worker was started.
@@ -29,6 +31,10 @@ pub struct Started {
     pub pid: i32,
     /// What workers say on stderr: an engine's last words.
     pub words: io::PipeReader,
+    /// All workers end when this is closed.
+    pub leash: OwnedFd,
+    /// Their forks wait for its answer, where the kernel can do that.
+    pub guard: Option<Guard>,
 }
 
 /// Starts a worker for a stream. The calling process must have one thread, since it forks; workers end
@@ -38,6 +44,7 @@ pub fn start(
     stream: StreamId,
     options: &Options,
     unlocked: bool,
+    verify: bool,
 ) -> Result<Started, String> {
     let way = way_to(recording, stream)?;
     let files = Files::open(recording).map_err(|e| format!("the recording's files: {e}"))?;
@@ -62,6 +69,8 @@ pub fn start(
             theirs.push(OwnedFd::from_raw_fd(there));
         }
     }
+    let (held, end) = leash::new().map_err(no("pipe"))?;
+    let (here, there) = UnixDatagram::pair().map_err(no("socket"))?;
     let commander = std::process::id() as i32;
     // SAFETY: this process has one thread, so the child can go on as usual.
     let pid = unsafe { syscall!(libc::SYS_fork) };
@@ -69,15 +78,24 @@ pub fn start(
         return Err(format!("can't fork: {}", crate::sys::error(pid)));
     }
     if pid != 0 {
+        drop(there);
+        let guard = match unlocked {
+            true => None,
+            false => forks::take(here.as_raw_fd()).map(Guard::new),
+        };
         return Ok(Started {
             channels: mine,
             pid: pid as i32,
             words,
+            leash: held,
+            guard,
         });
     }
-    // Ctrl-C on a terminal is for the commanding process, which may want to go on.
-    // SAFETY: changes only this process's group.
-    unsafe { syscall!(libc::SYS_setpgid, 0, 0) };
+    drop((held, here));
+    if !unlocked {
+        forks::pass(there.as_raw_fd(), forks::ask());
+    }
+    drop(there);
     // A worker must not hold the other ends open: it ends when they are closed.
     drop(mine);
     drop(words);
@@ -95,20 +113,25 @@ pub fn start(
         store,
         files,
         options,
+        verify,
         first,
         commander,
     };
-    if let Err(error) = jail::undress(&inherited, to_words.into_raw_fd()) {
-        unable(
+    // In a group of its own: Ctrl-C on a terminal is for the commanding process, which may want to go on.
+    let prepared =
+        jail::undress(&inherited, to_words.into_raw_fd()).and_then(|()| leash::put_on(end));
+    let leash = match prepared {
+        Ok(leash) => leash,
+        Err(error) => unable(
             first,
             format!("a process to replay in can't be prepared: {error}"),
-        );
-    }
+        ),
+    };
     match setup.worker() {
         Ok(worker) => {
             if !unlocked {
                 host::locked_in();
-                if let Err(error) = jail::lock_worker(first, CHANNELS) {
+                if let Err(error) = jail::lock_worker(first, CHANNELS, leash) {
                     unable(
                         first,
                         format!(
@@ -151,6 +174,7 @@ struct Setup<'a> {
     store: Option<Store>,
     files: Files,
     options: &'a Options,
+    verify: bool,
     first: RawFd,
     commander: i32,
 }
@@ -159,6 +183,7 @@ impl Setup<'_> {
     fn worker(self) -> Result<Worker, String> {
         let mut machine = run::new_machine(self.store.as_ref(), &self.files, self.options)?;
         machine.show_pages = false;
+        machine.verify = self.verify;
         let readers: Result<Vec<_>, _> = self
             .way
             .iter()

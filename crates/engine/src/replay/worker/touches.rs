@@ -11,6 +11,7 @@ use clew_recording::event::{Event, Record, ThreadId};
 use clew_recording::maps::Change;
 
 use super::collect::{Collector, Standing};
+use super::limit::ahead;
 use super::owners::Owners;
 use super::protocol::{EventStop, Goal, Granules, LONGEST, Reply, Touch};
 use super::serve::Worker;
@@ -250,7 +251,7 @@ impl Worker {
     /// was looked at.
     fn look_running(&mut self, mut look: Option<&mut Look>, limit: u64, past: bool) -> Done<bool> {
         let events = self.reader.position();
-        let Some(Record::Event(event)) = self.reader.peek()? else {
+        let Some(Record::Event(event)) = ahead(&mut self.reader, &self.limit)? else {
             return Ok(past);
         };
         let mut left = AT_ONCE;

@@ -7,6 +7,7 @@ use clew_recording::event::{Cause, Effect, Event, Record};
 use clew_recording::position::Position;
 use clew_recording::reader::ReadError;
 
+use super::limit::ahead;
 use super::protocol::{At, Goal, Mark, Next, Reply, Stopped, Take, Why};
 use super::serve::Worker;
 use super::stops::stop_behind;
@@ -96,12 +97,15 @@ impl Worker {
         if self.astray.is_some() {
             return Ok(None);
         }
+        if !self.looks_due()? {
+            return Ok(None);
+        }
+        if self.at_limit() {
+            return Ok(Some(Next::Diverges));
+        }
         let Some(Record::Event(event)) = self.reader.peek()? else {
             return Ok(Some(Next::CutOff));
         };
-        if !self.machine.look_ahead(event)? {
-            return Ok(None);
-        }
         Ok(Some(match *event {
             Event::Call(call) => Next::Call { nr: call.nr },
             Event::Signal { signo, cause, .. } => Next::Signal {
@@ -151,7 +155,8 @@ impl Worker {
             }
         }
         self.steps = Some(0);
-        self.told = self.reader.position();
+        self.whole = self.reader.position();
+        self.told = self.whole;
         Ok(())
     }
 
@@ -170,6 +175,9 @@ impl Worker {
     }
 
     pub(super) fn is_silent_next(&mut self) -> Done<bool> {
+        if self.at_limit() {
+            return Ok(false);
+        }
         let Some(Record::Event(event)) = self.reader.peek()? else {
             return Ok(false);
         };
@@ -185,6 +193,9 @@ impl Worker {
     /// Whether the next event is the stream's end: it isn't applied, so that the program's last state
     /// can be looked at.
     fn is_last(&mut self) -> Done<bool> {
+        if self.at_limit() {
+            return Ok(true);
+        }
         let at = self.reader.position();
         match self.reader.peek()? {
             Some(Record::Event(
@@ -235,21 +246,6 @@ impl Worker {
         }
         self.pass_silent()?;
         Ok(true)
-    }
-
-    /// One instruction, if it isn't the event's.
-    pub(super) fn single(&mut self) -> Done<Stepped> {
-        let Some(Record::Event(event)) = self.reader.peek()? else {
-            return Ok(Stepped::Due);
-        };
-        let stepped = self.machine.single(event)?;
-        if let Stepped::Moved { ticked } = stepped {
-            self.steps = match ticked {
-                true => Some(0),
-                false => self.steps.map(|steps| steps + 1),
-            };
-        }
-        Ok(stepped)
     }
 
     pub(super) fn advance(&mut self, goal: Goal, take: Take) -> Done<Stopped> {
@@ -320,11 +316,17 @@ impl Worker {
     pub(super) fn leg(&mut self, goal: Goal) -> Done<Leg> {
         let last = self.is_last()?;
         let (here, work_here) = (self.here(), self.work());
-        let Some(Record::Event(event)) = self.reader.peek()? else {
+        let (blocked, at_limit) = (self.is_blocked(), self.at_limit());
+        let Some(Record::Event(event)) = ahead(&mut self.reader, &self.limit)? else {
             return Ok(Leg::Over(Why::End));
         };
-        let place = place_of(event).ticks();
-        let due = self.machine.is_due(event);
+        let mut place = place_of(event).ticks();
+        if let Some(limit) = self.limit
+            && at_limit
+        {
+            place = place.min(limit.ticks);
+        }
+        let due = blocked || self.machine.is_due(event);
         // Ticks, counted from the last event, to stop at, if that is before the next event.
         let mut wanted = match goal {
             Goal::Position(Position { event, ticks, .. })
@@ -371,7 +373,7 @@ impl Worker {
 
     /// Runs, at most to `limit` ticks after the last event.
     fn run_on(&mut self, limit: u64) -> Done {
-        if let Some(Record::Event(event)) = self.reader.peek()? {
+        if let Some(Record::Event(event)) = ahead(&mut self.reader, &self.limit)? {
             let came = self.machine.approach(event, limit)?;
             self.steps = (came == Came::Limit).then_some(0);
         }
