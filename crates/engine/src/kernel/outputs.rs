@@ -91,6 +91,7 @@ impl Query<'_> {
                 _ => {}
             }
         }
+        requests::behind_options(self, found);
     }
 
     pub fn word(&self, addr: u64) -> Option<u64> {

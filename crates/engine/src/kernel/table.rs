@@ -42,6 +42,8 @@ pub enum Answer {
     Engine(Handler),
     /// Nobody: it fails with this errno.
     Refuse(i32),
+    /// The same, and a recording says so.
+    RefuseAloud(i32),
     /// The number means nothing to clew.
     Unknown,
 }
@@ -177,6 +179,12 @@ impl Call {
 
     pub const fn refused(mut self, errno: i32) -> Call {
         self.answer = Answer::Refuse(errno);
+        self
+    }
+
+    /// The same, and a recording says so: a program that does without may do less.
+    pub const fn refused_aloud(mut self, errno: i32) -> Call {
+        self.answer = Answer::RefuseAloud(errno);
         self
     }
 }

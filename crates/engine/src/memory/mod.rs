@@ -24,6 +24,7 @@ pub mod apply;
 pub mod checksum;
 pub mod code;
 pub mod file;
+mod follow;
 pub mod govern;
 pub mod heap;
 pub mod host;
@@ -75,6 +76,8 @@ pub struct Memory {
     objects: objects::Objects,
     /// Where the main stack can be accessed from, as a replay has it.
     stack_floor: u64,
+    /// RLIMIT_STACK.
+    stack_limit: u64,
 }
 
 /// Why a mapping call can't be done.
@@ -120,6 +123,7 @@ impl Memory {
             originals: originals::Originals::default(),
             objects: objects::Objects::default(),
             stack_floor: crate::layout::STACK_TOP,
+            stack_limit: 8 << 20,
         }
     }
 
