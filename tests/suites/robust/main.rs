@@ -8,6 +8,7 @@ mod hostile;
 mod kills;
 mod limits;
 mod place;
+mod refused;
 mod waiting;
 
 use libtest_mimic::Arguments;
@@ -19,5 +20,6 @@ fn main() {
     trials.extend(waiting::trials());
     trials.extend(hostile::trials());
     trials.extend(confined::trials());
+    trials.extend(refused::trials());
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }

@@ -33,7 +33,7 @@ pub const CALLS: &[Call] = &[
     call(
         239,
         "get_mempolicy",
-        &[Out(Bytes(4)), Out(Bits(2)), Int, Addr, Hex],
+        &[OutAlways(Bytes(4)), Out(Nodes(2)), Int, Addr, Hex],
     )
     .per_thread(),
     call(246, "kexec_load", &[Hex, Int, Addr, Hex]),

@@ -143,6 +143,7 @@ impl Query<'_> {
             Len::Behind(i) => self.half(arg(i)).unwrap_or(0),
             Len::Address(i) => self.half(arg(i)).unwrap_or(0).min(MAX_ADDRESS),
             Len::Bits(i) => descriptor_sets(arg(i) as i32),
+            Len::Nodes(i) => (arg(i).div_ceil(64).saturating_mul(8)).min(4096),
         }
     }
 

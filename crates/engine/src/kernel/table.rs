@@ -116,6 +116,8 @@ pub enum Len {
     Pages(u8),
     /// As many bits as that argument, in whole u64 (the sets of select).
     Bits(u8),
+    /// The same for a mask of memory nodes, of which no more than a page is written.
+    Nodes(u8),
 }
 
 /// Whether a call can wait for something to happen.
@@ -285,7 +287,7 @@ mod tests {
                     | Arg::BothAlways(len) => match len {
                         Len::Bytes(_) | Len::IfAny(_) => continue,
                         Len::Arg(i) | Len::Ret(i) | Len::Behind(i) | Len::Bits(i) => i,
-                        Len::Address(i) | Len::Pages(i) => i,
+                        Len::Address(i) | Len::Pages(i) | Len::Nodes(i) => i,
                         Len::ArgPlus(i, _) | Len::RetPlus(i, _) => i,
                         Len::Items(i, _) | Len::RetItems(i, _) => i,
                     },

@@ -88,7 +88,7 @@ pub enum MapError {
     Errno(i32),
     /// The call would change memory of the engine itself: the guest must be stopped.
     #[error(
-        "the program maps, unmaps or protects {:#x}..{:#x}, where clew itself lives; \
+        "the program maps or moves {:#x}..{:#x}, where clew itself lives; \
          it can't run under clew with this fixed address", .0.start, .0.end
     )]
     Engine(Range<u64>),
