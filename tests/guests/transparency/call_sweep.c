@@ -168,6 +168,8 @@ static void calls(int file) {
 }
 
 int main(void) {
+    // A recording has a line about each request that nobody knows.
+    CHECK(dup2(open("/dev/null", O_WRONLY), 2) == 2);
     // Whoever may do everything would.
     if (getuid() == 0) {
         CHECK(chmod(".", 0777) == 0);

@@ -6,6 +6,9 @@ use crate::guest::access;
 use crate::memory::{Fetch as Fetched, Memory};
 use crate::translate::Fetch;
 
+/// No instruction has more bytes.
+const LONGEST: u64 = 15;
+
 /// Guest memory as the translator sees it.
 pub(crate) struct View<'a> {
     memory: &'a Memory,
@@ -55,17 +58,26 @@ impl<'a> View<'a> {
 
 impl Fetch for View<'_> {
     fn code_end(&self, pc: u64) -> Option<u64> {
-        let (_, end, _) = self.mapping(pc)?;
+        let (_, mut end, immutable) = self.mapping(pc)?;
         if !self.is_readable(pc) {
             return None;
         }
+        // Code that may change is one body: an instruction may reach into the next mapping.
+        if !immutable
+            && pc + LONGEST > end
+            && let Some((_, further, _)) = self.mapping(end)
+        {
+            end = further;
+        }
         // Up to the end of the page is certain; an instruction may need the next one.
         let next = page_after(pc);
-        Some(if next < end && pc + 15 > next && !self.is_readable(next) {
-            next
-        } else {
-            end
-        })
+        Some(
+            if next < end && pc + LONGEST > next && !self.is_readable(next) {
+                next
+            } else {
+                end
+            },
+        )
     }
 
     fn same_body(&self, a: u64, b: u64) -> bool {

@@ -352,6 +352,35 @@ mod tests {
     }
 
     #[test]
+    fn tables_of_netfilter_give_counters_back() {
+        let page = access::tests::guest_page();
+        access::write(page + 84, &3u32).unwrap();
+        access::write(page + 88, &0x5000u64).unwrap();
+        let replace = |level, option| {
+            ranges(
+                libc::SYS_setsockopt,
+                [3, level, option, page, 96, 0],
+                Some(0),
+            )
+        };
+        assert_eq!(replace(0, 64), [(0x5000, 48)]);
+        assert_eq!(replace(41, 64), [(0x5000, 48)]);
+        assert_eq!(replace(0, 65), []);
+        assert_eq!(replace(1, 64), []);
+    }
+
+    #[test]
+    fn masks_of_nodes_are_written_up_to_a_page() {
+        let args = [0x1000, 0x2000, 5000, 0, 0, 0];
+        let nr = libc::SYS_get_mempolicy;
+        assert_eq!(ranges(nr, args, Some(0)), [(0x1000, 4), (0x2000, 632)]);
+        // Too long a mask is found out when the policy is written already.
+        let page = access::tests::guest_page();
+        let long = [page, 0x2000, 1 << 30, 0, 0, 0];
+        assert_eq!(ranges(nr, long, Some(err(libc::EINVAL))), [(page, 4)]);
+    }
+
+    #[test]
     fn sets_of_descriptors_have_an_end() {
         assert_eq!(descriptor_sets(65), 16);
         assert_eq!(descriptor_sets(-1), 0);

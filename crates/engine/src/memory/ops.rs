@@ -366,28 +366,27 @@ impl Memory {
 
 /// Writing to memory as a debugger does.
 impl Memory {
-    /// Makes the page of `addr` writable if it is private and isn't; what is to be undone, or `None` if nobody
-    /// can write there.
+    /// Makes the mapping at `addr` writable if it is private and isn't; what is to be undone, or `None` if nobody
+    /// can write there. All of it, so that an instruction across two pages stays in one body of code.
     pub fn open_for_poke(&mut self, addr: u64) -> Option<Option<Mapping>> {
-        let m = self.map.get(addr)?;
+        let m = *self.map.get(addr)?;
         if m.can(libc::PROT_WRITE) {
             return Some(None);
         }
         if m.shared {
             return None;
         }
-        let page = m.slice(page_down(addr), page_down(addr) + PAGE);
-        let prot = page.prot | libc::PROT_READ | libc::PROT_WRITE;
-        self.protect_piece(page, prot, false).ok()?;
-        Some(Some(page))
+        let prot = m.prot | libc::PROT_READ | libc::PROT_WRITE;
+        self.protect_piece(m, prot, false).ok()?;
+        Some(Some(m))
     }
 
-    /// Gives the page back the protection that it had.
-    pub fn close_after_poke(&mut self, page: Mapping) {
-        if let Some(now) = self.map.get(page.start).copied() {
-            let now = now.slice(page.start, page.end);
+    /// Gives the mapping back the protection that it had.
+    pub fn close_after_poke(&mut self, mapping: Mapping) {
+        if let Some(now) = self.map.get(mapping.start).copied() {
+            let now = now.slice(mapping.start, mapping.end);
             // What was just given can be taken again.
-            let _ = self.protect_piece(now, page.prot, false);
+            let _ = self.protect_piece(now, mapping.prot, false);
         }
     }
 }
