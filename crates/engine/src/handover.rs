@@ -88,6 +88,8 @@ impl Handover {
         let some = |n: u64| Some(n as i64).filter(|&n| n != 0);
         number("line", some(self.own.lineage));
         number("children", some(self.own.children));
+        number("tsc", flag(self.own.tsc_faults));
+        number("mem", flag(self.own.memory_files));
         // A script is a file, and too long for a variable.
         if !matches!(self.options.sched, Sched::Fair | Sched::Script) {
             field("sched", self.options.sched.name().as_bytes());
@@ -172,6 +174,8 @@ impl Handover {
                 "hook" => options.hook = true,
                 "line" => handover.own.lineage = number()? as u64,
                 "children" => handover.own.children = number()? as u64,
+                "tsc" => handover.own.tsc_faults = true,
+                "mem" => handover.own.memory_files = true,
                 "lockstep" => options.lockstep = Some(number()? as u64),
                 "stretch" => options.stretch = number()? as u64,
                 "dump" => match split(&bytes)?[..] {
@@ -290,6 +294,8 @@ mod tests {
         };
         sent.own.lineage = u64::MAX - 1;
         sent.own.children = 3;
+        sent.own.tsc_faults = true;
+        sent.own.memory_files = true;
         sent.own.address_space = Some([1 << 30, u64::MAX]);
         sent.stats.ticks = 77;
         sent.stats.is_main = true;
@@ -300,6 +306,7 @@ mod tests {
         assert_eq!(got.own.hidden, sent.own.hidden);
         assert_eq!((got.own.lineage, got.own.children), (u64::MAX - 1, 3));
         assert_eq!(got.own.address_space, sent.own.address_space);
+        assert!(got.own.tsc_faults && got.own.memory_files);
         assert_eq!(got.stats, sent.stats);
     }
 

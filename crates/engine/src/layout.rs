@@ -69,6 +69,26 @@ pub const ADDRESS_END: u64 = 0x7fff_ffff_f000;
 /// Ranges that hold engine memory and that no guest mapping may touch.
 pub const ENGINE: [Range<u64>; 3] = [CODE_CACHE, ENGINE_IMAGE, ENGINE_MAPS];
 
+/// The parts of a range that a guest may own, in order.
+pub fn guest_parts(range: Range<u64>) -> Vec<Range<u64>> {
+    let mut parts = Vec::new();
+    let mut at = range.start.max(LOWEST);
+    let end = range.end.min(ADDRESS_END);
+    let mut taken = ENGINE;
+    taken.sort_by_key(|r| r.start);
+    for engine in taken {
+        let until = engine.start.min(end);
+        if at < until {
+            parts.push(at..until);
+        }
+        at = at.max(engine.end);
+    }
+    if at < end {
+        parts.push(at..end);
+    }
+    parts
+}
+
 /// Everything that a guest may own.
 pub fn is_guest(addr: u64, len: u64) -> bool {
     let Some(end) = addr.checked_add(len) else {

@@ -168,11 +168,15 @@ fn executor(request: Request) -> Result<Executor, LoadError> {
         envp,
     };
     name_process(&program);
+    let mut threads = Threads::default();
+    if let Some(thread) = threads.get_mut(0) {
+        thread.tsc_faults = kernel.own.tsc_faults;
+    }
     Ok(Executor {
         gs,
         memory,
         code,
-        threads: Threads::default(),
+        threads,
         signals: Signals::default(),
         kernel,
         program,

@@ -118,15 +118,13 @@ pub enum Discard {
     Shared,
 }
 
-/// What a forked child finds.
+/// What a forked child finds: a copy, unless one of these is set. Programs set and clear each by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnFork {
-    #[default]
-    Copied,
+pub struct OnFork {
     /// Zeroes (MADV_WIPEONFORK).
-    Wiped,
-    /// Nothing (MADV_DONTFORK).
-    Dropped,
+    pub wiped: bool,
+    /// Nothing (MADV_DONTFORK), whatever else is set.
+    pub dropped: bool,
 }
 
 /// One change of the guest's mappings.
@@ -256,7 +254,7 @@ impl Change {
             Change::OnFork { pages, what } => {
                 out.byte(kind::ON_FORK);
                 put_pages(pages, out);
-                out.byte(*what as u8);
+                out.byte(u8::from(what.wiped) | u8::from(what.dropped) << 1);
             }
             Change::Break(addr) => {
                 out.byte(kind::BREAK);
@@ -346,9 +344,10 @@ fn take(input: &mut Reader) -> Result<Change, Malformed> {
         kind::ON_FORK => Change::OnFork {
             pages: take_pages(input)?,
             what: match input.byte()? {
-                0 => OnFork::Copied,
-                1 => OnFork::Wiped,
-                2 => OnFork::Dropped,
+                bits @ 0..=3 => OnFork {
+                    wiped: bits & 1 != 0,
+                    dropped: bits & 2 != 0,
+                },
                 _ => return Err(Malformed),
             },
         },

@@ -11,6 +11,7 @@ mod hostile;
 mod kills;
 mod limits;
 mod place;
+mod refused;
 mod waiting;
 
 use libtest_mimic::Arguments;
@@ -25,5 +26,6 @@ fn main() {
     trials.extend(diverged::trials());
     trials.extend(environment::trials());
     trials.extend(forks::trials());
+    trials.extend(refused::trials());
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }

@@ -247,8 +247,10 @@ fn hash_guest(ranges: &[Range<u64>], memory: &Memory) -> Option<u64> {
     use crate::translate::Fetch;
     let mut hasher = FxHasher::default();
     for range in ranges {
-        if View::of(memory).code_end(range.start)? < range.end {
-            return None;
+        let view = View::of(memory);
+        let mut at = range.start;
+        while at < range.end {
+            at = view.code_end(at)?;
         }
         // SAFETY: the mapping says that these bytes are executable, so they are readable.
         let bytes = unsafe {

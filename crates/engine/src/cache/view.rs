@@ -14,6 +14,8 @@ struct Mapped {
     immutable: bool,
     shared: bool,
 }
+/// No instruction has more bytes.
+const LONGEST: u64 = 15;
 
 /// Guest memory as the translator sees it.
 pub(crate) struct View<'a> {
@@ -69,17 +71,28 @@ impl<'a> View<'a> {
 
 impl Fetch for View<'_> {
     fn code_end(&self, pc: u64) -> Option<u64> {
-        let end = self.mapping(pc)?.end;
+        let Mapped {
+            mut end, immutable, ..
+        } = self.mapping(pc)?;
         if !self.is_readable(pc) {
             return None;
         }
+        // Code that may change is one body: an instruction may reach into the next mapping.
+        if !immutable
+            && pc + LONGEST > end
+            && let Some(further) = self.mapping(end)
+        {
+            end = further.end;
+        }
         // Up to the end of the page is certain; an instruction may need the next one.
         let next = page_after(pc);
-        Some(if next < end && pc + 15 > next && !self.is_readable(next) {
-            next
-        } else {
-            end
-        })
+        Some(
+            if next < end && pc + LONGEST > next && !self.is_readable(next) {
+                next
+            } else {
+                end
+            },
+        )
     }
 
     fn same_body(&self, a: u64, b: u64) -> bool {

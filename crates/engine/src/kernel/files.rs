@@ -54,7 +54,9 @@ pub const CALLS: &[Call] = &[
     call(82, "rename", &[Str, Str]),
     call(83, "mkdir", &[Str, Hex]),
     call(84, "rmdir", &[Str]),
-    call(85, "creat", &[Str, Hex]).waits(Wait::Open(0)),
+    call(85, "creat", &[Str, Hex])
+        .waits(Wait::Open(0))
+        .by(procfs::creat),
     call(86, "link", &[Str, Str]),
     call(87, "unlink", &[Str]),
     call(88, "symlink", &[Str, Str]),

@@ -1,7 +1,7 @@
 //! Memory: the guest's own map decides, see [`crate::memory`].
 
 use super::table::{Arg::*, Args, Call, Len::*, call};
-use super::{Outcome, stop};
+use super::{Outcome, pokes, stop};
 use crate::executor::Executor;
 use crate::memory::{Answer, MapError};
 use crate::sys::err;
@@ -32,7 +32,8 @@ pub const CALLS: &[Call] = &[
         311,
         "process_vm_writev",
         &[Int, IovIn(2), Int, By(0), Int, Hex],
-    ),
+    )
+    .by(pokes::process_vm_writev),
     call(325, "mlock2", &[Addr, Int, Hex]),
     call(329, "pkey_mprotect", &[Addr, Int, Hex, Int]).by(pkey_mprotect),
 ];
@@ -46,6 +47,14 @@ fn answer(ex: &mut Executor, result: Answer) -> Outcome {
     }
 }
 
+/// The same for what was done at `at`, or where the result says: the stack may grow more, or less, then.
+fn answer_at(ex: &mut Executor, result: Answer, at: Option<u64>, len: u64) -> Outcome {
+    if let Some(addr) = at.or(result.as_ref().ok().copied()) {
+        ex.memory.settle_stack_near(addr, len);
+    }
+    answer(ex, result)
+}
+
 fn mmap(ex: &mut Executor, a: Args) -> Outcome {
     if a[3] as i32 & libc::MAP_ANONYMOUS == 0 && ex.kernel.own.hidden.contains(a[4] as i32) {
         return Outcome::Return(err(libc::EBADF));
@@ -54,17 +63,17 @@ fn mmap(ex: &mut Executor, a: Args) -> Outcome {
     let result = ex
         .memory
         .mmap(a[0], a[1], a[2] as i32, a[3] as i32, a[4] as i32, a[5]);
-    answer(ex, result)
+    answer_at(ex, result, None, a[1])
 }
 
 fn munmap(ex: &mut Executor, a: Args) -> Outcome {
     let result = ex.memory.munmap(a[0], a[1]);
-    answer(ex, result)
+    answer_at(ex, result, Some(a[0]), a[1])
 }
 
 fn mprotect(ex: &mut Executor, a: Args) -> Outcome {
     let result = ex.memory.mprotect(a[0], a[1], a[2] as i32);
-    answer(ex, result)
+    answer_at(ex, result, Some(a[0]), a[1])
 }
 
 /// Without a key it is mprotect; keys can't be had (see `refused`).
@@ -78,7 +87,8 @@ fn pkey_mprotect(ex: &mut Executor, a: Args) -> Outcome {
 
 fn mremap(ex: &mut Executor, a: Args) -> Outcome {
     let result = ex.memory.mremap(a[0], a[1], a[2], a[3] as i32, a[4]);
-    answer(ex, result)
+    ex.memory.settle_stack_near(a[0], a[1]);
+    answer_at(ex, result, None, a[2])
 }
 
 fn brk(ex: &mut Executor, a: Args) -> Outcome {
@@ -105,10 +115,10 @@ fn mlockall(_: &mut Executor, a: Args) -> Outcome {
 
 fn shmat(ex: &mut Executor, a: Args) -> Outcome {
     let result = ex.memory.shmat(a[0] as i32, a[1], a[2] as i32);
-    answer(ex, result)
+    answer_at(ex, result, None, 1)
 }
 
 fn shmdt(ex: &mut Executor, a: Args) -> Outcome {
     let result = ex.memory.shmdt(a[0]);
-    answer(ex, result)
+    answer_at(ex, result, Some(a[0]), 1)
 }

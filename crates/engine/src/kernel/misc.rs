@@ -33,7 +33,7 @@ pub const CALLS: &[Call] = &[
     call(
         239,
         "get_mempolicy",
-        &[Out(Bytes(4)), Out(Bits(2)), Int, Addr, Hex],
+        &[OutAlways(Bytes(4)), Out(Nodes(2)), Int, Addr, Hex],
     )
     .per_thread(),
     call(246, "kexec_load", &[Hex, Int, Addr, Hex]),
@@ -58,12 +58,6 @@ pub const CALLS: &[Call] = &[
             Hex,
         ],
     ),
-    call(
-        298,
-        "perf_event_open",
-        &[BothAlways(Bytes(136)), Int, Int, Fd, Hex],
-    )
-    .per_thread(),
     call(308, "setns", &[Fd, Hex])
         .on_both()
         .by(namespaces::enter),
@@ -71,7 +65,6 @@ pub const CALLS: &[Call] = &[
     call(317, "seccomp", &[Int, Hex, Addr]).by(seccomp::seccomp),
     call(318, "getrandom", &[Out(Ret(1)), Int, Hex]),
     call(320, "kexec_file_load", &[Fd, Fd, Int, Str, Hex]),
-    call(321, "bpf", &[Int, Both(Arg(2)), Int]),
     call(428, "open_tree", &[At, Str, Hex]),
     call(429, "move_mount", &[At, Str, At, Str, Hex]),
     call(430, "fsopen", &[Str, Hex]),

@@ -24,6 +24,7 @@ mod misc;
 mod namespaces;
 #[cfg(test)]
 mod poison;
+mod pokes;
 mod prctl;
 mod process;
 mod refused;
@@ -82,6 +83,10 @@ pub struct Own {
     pub hidden: descriptors::Hidden,
     /// The address-space limit that the guest set (soft, hard); see `limits`.
     pub address_space: Option<[u64; 2]>,
+    /// A descriptor that leads to a process's memory may be open; see `pokes`.
+    pub memory_files: bool,
+    /// The exec under way is by a thread for which the time-stamp counter faults.
+    pub tsc_faults: bool,
     /// `/proc/self/{cmdline,environ,auxv}` show the engine's values and must be made up.
     pub made_up_proc: bool,
     /// This is a vfork child: memory and translations are the parent's.
@@ -101,10 +106,26 @@ pub fn dispatch(ex: &mut Executor) -> Outcome {
     if let Some(outcome) = chaos::interfere(ex, call, &mut args) {
         return outcome;
     }
+    pokes::descriptors_come(ex, call, &args);
+    if ex.kernel.own.memory_files
+        && let Some(outcome) = pokes::write(ex, call, &args)
+    {
+        return outcome;
+    }
+    if let Some(errno) = refused::by_arguments(ex, call, &args) {
+        return Outcome::Return(err(errno));
+    }
     match call.answer {
         Answer::Pass => pass(ex, call, &args),
         Answer::Engine(handler) => handler(ex, args),
         Answer::Refuse(errno) => Outcome::Return(err(errno)),
+        Answer::RefuseAloud(errno) => {
+            ex.say(format!(
+                "{} isn't supported under clew and fails",
+                call.name
+            ));
+            Outcome::Return(err(errno))
+        }
         Answer::Unknown => unknown(ex, nr),
     }
 }

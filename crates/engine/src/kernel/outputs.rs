@@ -91,6 +91,7 @@ impl Query<'_> {
                 _ => {}
             }
         }
+        requests::behind_options(self, found);
     }
 
     pub fn word(&self, addr: u64) -> Option<u64> {
@@ -142,6 +143,7 @@ impl Query<'_> {
             Len::Behind(i) => self.half(arg(i)).unwrap_or(0),
             Len::Address(i) => self.half(arg(i)).unwrap_or(0).min(MAX_ADDRESS),
             Len::Bits(i) => descriptor_sets(arg(i) as i32),
+            Len::Nodes(i) => (arg(i).div_ceil(64).saturating_mul(8)).min(4096),
         }
     }
 
@@ -347,6 +349,35 @@ mod tests {
         assert_eq!(ranges(nr, args, Some(EINTR)), [(page, 16)]);
         let absolute = [0, 1, 0x1000, page, 0, 0];
         assert_eq!(ranges(nr, absolute, Some(EINTR)), []);
+    }
+
+    #[test]
+    fn tables_of_netfilter_give_counters_back() {
+        let page = access::tests::guest_page();
+        access::write(page + 84, &3u32).unwrap();
+        access::write(page + 88, &0x5000u64).unwrap();
+        let replace = |level, option| {
+            ranges(
+                libc::SYS_setsockopt,
+                [3, level, option, page, 96, 0],
+                Some(0),
+            )
+        };
+        assert_eq!(replace(0, 64), [(0x5000, 48)]);
+        assert_eq!(replace(41, 64), [(0x5000, 48)]);
+        assert_eq!(replace(0, 65), []);
+        assert_eq!(replace(1, 64), []);
+    }
+
+    #[test]
+    fn masks_of_nodes_are_written_up_to_a_page() {
+        let args = [0x1000, 0x2000, 5000, 0, 0, 0];
+        let nr = libc::SYS_get_mempolicy;
+        assert_eq!(ranges(nr, args, Some(0)), [(0x1000, 4), (0x2000, 632)]);
+        // Too long a mask is found out when the policy is written already.
+        let page = access::tests::guest_page();
+        let long = [page, 0x2000, 1 << 30, 0, 0, 0];
+        assert_eq!(ranges(nr, long, Some(err(libc::EINVAL))), [(page, 4)]);
     }
 
     #[test]

@@ -14,6 +14,24 @@ pub fn prctl(ex: &mut Executor, a: Args) -> Outcome {
         // The kernel's idea of the guest's layout was set by the engine; changing it takes a
         // privilege natively too.
         libc::PR_SET_MM => Outcome::Return(err(libc::EPERM)),
+        // The engine reads the counter all the time.
+        libc::PR_SET_TSC => Outcome::Return(match a[1] as i32 {
+            libc::PR_TSC_ENABLE | libc::PR_TSC_SIGSEGV => {
+                ex.current().tsc_faults = a[1] as i32 == libc::PR_TSC_SIGSEGV;
+                0
+            }
+            _ => err(libc::EINVAL),
+        }),
+        libc::PR_GET_TSC => {
+            let value = match ex.current().tsc_faults {
+                true => libc::PR_TSC_SIGSEGV,
+                false => libc::PR_TSC_ENABLE,
+            };
+            Outcome::Return(match ex.put(a[1], &value) {
+                Ok(()) => 0,
+                Err(_) => err(libc::EFAULT),
+            })
+        }
         libc::PR_SET_SECCOMP => super::seccomp::seccomp(ex, a),
         // Would forbid the engine to write code; would make the engine's own calls trap.
         PR_SET_MDWE | PR_SET_SYSCALL_USER_DISPATCH => Outcome::Return(err(libc::EINVAL)),

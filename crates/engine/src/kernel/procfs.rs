@@ -13,7 +13,7 @@
 use std::os::unix::ffi::OsStrExt;
 
 use super::table::Args;
-use super::{Outcome, pass_nr};
+use super::{Outcome, pass_nr, pokes};
 use crate::executor::Executor;
 use crate::guest::access;
 use crate::layout;
@@ -141,21 +141,36 @@ pub fn exe_path(ex: &Executor) -> Vec<u8> {
 
 pub fn open(ex: &mut Executor, a: Args) -> Outcome {
     match find(ex, libc::AT_FDCWD as u64, a[0]) {
-        None => pass_nr(ex, libc::SYS_open, a),
+        None => {
+            let outcome = pass_nr(ex, libc::SYS_open, a);
+            pokes::opened(ex, a[1], outcome)
+        }
         Some(special) => open_special(ex, special, a[1]),
     }
 }
 
+pub fn creat(ex: &mut Executor, a: Args) -> Outcome {
+    let outcome = pass_nr(ex, libc::SYS_creat, a);
+    pokes::opened(ex, libc::O_WRONLY as u64, outcome)
+}
+
 pub fn openat(ex: &mut Executor, a: Args) -> Outcome {
     match find(ex, a[0], a[1]) {
-        None => pass_nr(ex, libc::SYS_openat, a),
+        None => {
+            let outcome = pass_nr(ex, libc::SYS_openat, a);
+            pokes::opened(ex, a[2], outcome)
+        }
         Some(special) => open_special(ex, special, a[2]),
     }
 }
 
 pub fn openat2(ex: &mut Executor, a: Args) -> Outcome {
     match find(ex, a[0], a[1]) {
-        None => pass_nr(ex, libc::SYS_openat2, a),
+        None => {
+            let outcome = pass_nr(ex, libc::SYS_openat2, a);
+            let flags = access::read::<u64>(a[2]).unwrap_or(libc::O_RDWR as u64);
+            pokes::opened(ex, flags, outcome)
+        }
         Some(special) => match access::read::<u64>(a[2]) {
             Ok(flags) => open_special(ex, special, flags),
             Err(_) => Outcome::Return(err(libc::EFAULT)),

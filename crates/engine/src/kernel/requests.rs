@@ -100,6 +100,36 @@ pub fn reads(nr: i64, args: &[u64; 6]) -> u64 {
     }
 }
 
+/// Options of sockets whose structures point to memory that the kernel writes: netfilter's tables give the old
+/// counters back when they are replaced.
+pub fn behind_options(query: &Query, found: Found) {
+    const COUNTER: u64 = 16;
+    let args = query.args;
+    let set = match query.call.nr as i64 {
+        libc::SYS_setsockopt => true,
+        libc::SYS_getsockopt => false,
+        _ => return,
+    };
+    // Where the structure has the number of counters, and a pointer to them.
+    let (count, counters) = match (set, args[1] as i32, args[2] as i32) {
+        (true, libc::SOL_IP | libc::SOL_IPV6, 64) => (84, 88),
+        (true, libc::SOL_IP, 96) => (68, 72),
+        (true, libc::SOL_IP, 128) | (false, libc::SOL_IP, 129 | 131) => (96, 104),
+        _ => return,
+    };
+    let at = |offset: u64| args[3].wrapping_add(offset);
+    let mut written = |addr: Option<u64>, len: u64| match addr {
+        Some(addr) if addr != 0 && len != 0 => found(addr, len),
+        _ => {}
+    };
+    let count = query.half(at(count)).unwrap_or(0);
+    written(query.word(at(counters)), count * COUNTER);
+    if !set {
+        // Bridges' tables: the entries as well.
+        written(query.word(at(112)), query.half(at(40)).unwrap_or(0));
+    }
+}
+
 fn by_command(command: u64, lengths: &[(u64, u64)]) -> u64 {
     // IPC_64 may be set, as in calls of other architectures.
     let found = lengths.iter().find(|(one, _)| *one == command & 0xff);
@@ -221,7 +251,7 @@ fn quota(command: u32) -> u64 {
 }
 
 /// Whether a pid names this process or one of its threads.
-fn is_own(pid: i32) -> bool {
+pub fn is_own(pid: i32) -> bool {
     // SAFETY: getpid touches no memory.
     i64::from(pid) == unsafe { syscall!(libc::SYS_getpid) }
         || (pid > 0 && std::path::Path::new(&format!("/proc/self/task/{pid}")).exists())
@@ -234,6 +264,8 @@ const GETFSMAP: u32 = 0xc0c0_583b;
 const GET_ENCRYPTION_POLICY_EX: u32 = 0xc009_6616;
 const MEASURE_VERITY: u32 = 0xc004_6686;
 const SG_IO: u32 = 0x2285;
+const PAGEMAP_SCAN: u32 = 0xc060_6610;
+const PROCMAP_QUERY: u32 = 0xc068_6611;
 const USBDEVFS_CONTROL: u32 = 0xc018_5500;
 const USBDEVFS_BULK: u32 = 0xc010_5502;
 const USBDEVFS_BULK_64: u32 = 0xc018_5502;
@@ -253,6 +285,8 @@ pub fn ioctl_is_known(request: u32) -> bool {
                 | GET_ENCRYPTION_POLICY_EX
                 | MEASURE_VERITY
                 | SG_IO
+                | PAGEMAP_SCAN
+                | PROCMAP_QUERY
                 | USBDEVFS_CONTROL
                 | USBDEVFS_BULK
                 | USBDEVFS_BULK_64
@@ -296,6 +330,21 @@ fn ioctl_writes(query: &Query, found: Found) {
             let sense = half(8) >> 8 & 0xff;
             if sense != 0 && word(32) != 0 {
                 found(word(32), sense);
+            }
+        }
+        PAGEMAP_SCAN => {
+            found(at, 96);
+            let regions = query.done().unwrap_or(word(48)).min(word(48).min(1 << 20));
+            if word(40) != 0 && regions != 0 {
+                found(word(40), regions * 24);
+            }
+        }
+        PROCMAP_QUERY => {
+            found(at, 104);
+            for (len, to) in [(half(80), word(88)), (half(84), word(96))] {
+                if len != 0 && to != 0 {
+                    found(to, len);
+                }
             }
         }
         USBDEVFS_CONTROL => found(word(16), half(4) >> 16),

@@ -110,34 +110,6 @@ pub fn moves_data_unseen(call: &Call) -> Option<usize> {
     }
 }
 
-/// An error for calls after which the kernel writes to guest memory at moments that nobody sees,
-/// or through pointers whose lengths only it knows: a recording can't have them. The errors are
-/// those of kernels without the feature.
-pub fn unrecordable(call: &Call, args: &Args) -> Option<i32> {
-    const SOL_PACKET: i32 = 263;
-    const SOL_XDP: i32 = 283;
-    const PACKET_RX_RING: i32 = 5;
-    const PACKET_TX_RING: i32 = 13;
-    const TCP_ZEROCOPY_RECEIVE: i32 = 35;
-    const USBDEVFS_SUBMITURB: u32 = 0x8038_550a;
-    let option = (args[1] as i32, args[2] as i32);
-    match call.nr as i64 {
-        libc::SYS_bpf => Some(libc::EPERM),
-        // Its results come through a ring in shared memory.
-        libc::SYS_perf_event_open => Some(libc::EACCES),
-        libc::SYS_setsockopt => match option {
-            (SOL_PACKET, PACKET_RX_RING | PACKET_TX_RING) | (SOL_XDP, _) => Some(libc::ENOPROTOOPT),
-            _ => None,
-        },
-        libc::SYS_getsockopt => {
-            let zerocopy = option == (libc::IPPROTO_TCP, TCP_ZEROCOPY_RECEIVE);
-            zerocopy.then_some(libc::ENOPROTOOPT)
-        }
-        libc::SYS_ioctl => (args[1] as u32 == USBDEVFS_SUBMITURB).then_some(libc::ENOTTY),
-        _ => None,
-    }
-}
-
 fn push(out: &mut Vec<(u64, u64)>, addr: u64, len: u64) {
     if len != 0 {
         out.push((addr, len));
@@ -189,7 +161,5 @@ mod tests {
         let out = |nr: i64| moves_data_unseen(lookup(nr as u64));
         assert_eq!(out(libc::SYS_splice), Some(2));
         assert_eq!(out(libc::SYS_write), None);
-        let bpf = unrecordable(lookup(libc::SYS_bpf as u64), &[0; 6]);
-        assert_eq!(bpf, Some(libc::EPERM));
     }
 }

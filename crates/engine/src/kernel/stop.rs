@@ -20,6 +20,13 @@ pub fn line(fd: i32, text: &str) {
     unsafe { syscall!(libc::SYS_write, fd, text.as_ptr(), text.len()) };
 }
 
+impl Executor {
+    /// Says once, on stderr and in the recording, what a recorded program isn't given.
+    pub fn say(&mut self, text: String) {
+        self.memory.note(text, true);
+    }
+}
+
 /// The guest did what the engine can't follow: says so and ends the process.
 pub fn refuse(ex: &Executor, what: &str) -> ! {
     warn(&format!(

@@ -42,6 +42,8 @@ pub enum Answer {
     Engine(Handler),
     /// Nobody: it fails with this errno.
     Refuse(i32),
+    /// The same, and a recording says so.
+    RefuseAloud(i32),
     /// The number means nothing to clew.
     Unknown,
 }
@@ -114,6 +116,8 @@ pub enum Len {
     Pages(u8),
     /// As many bits as that argument, in whole u64 (the sets of select).
     Bits(u8),
+    /// The same for a mask of memory nodes, of which no more than a page is written.
+    Nodes(u8),
 }
 
 /// Whether a call can wait for something to happen.
@@ -177,6 +181,12 @@ impl Call {
 
     pub const fn refused(mut self, errno: i32) -> Call {
         self.answer = Answer::Refuse(errno);
+        self
+    }
+
+    /// The same, and a recording says so: a program that does without may do less.
+    pub const fn refused_aloud(mut self, errno: i32) -> Call {
+        self.answer = Answer::RefuseAloud(errno);
         self
     }
 }
@@ -277,7 +287,7 @@ mod tests {
                     | Arg::BothAlways(len) => match len {
                         Len::Bytes(_) | Len::IfAny(_) => continue,
                         Len::Arg(i) | Len::Ret(i) | Len::Behind(i) | Len::Bits(i) => i,
-                        Len::Address(i) | Len::Pages(i) => i,
+                        Len::Address(i) | Len::Pages(i) | Len::Nodes(i) => i,
                         Len::ArgPlus(i, _) | Len::RetPlus(i, _) => i,
                         Len::Items(i, _) | Len::RetItems(i, _) => i,
                     },

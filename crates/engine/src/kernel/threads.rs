@@ -1,6 +1,7 @@
 //! Guest threads: futexes, thread exit, scheduling.
 
 use super::table::{Arg::*, Call, Len::*, Wait, call};
+use crate::executor::Executor;
 use crate::guest::{futex, threads as guest};
 
 pub const CALLS: &[Call] = &[
@@ -8,9 +9,13 @@ pub const CALLS: &[Call] = &[
     call(60, "exit", &[Int]).by(guest::sys_exit),
     call(140, "getpriority", &[Int, Int]).per_thread(),
     call(141, "setpriority", &[Int, Int, Int]).per_thread(),
-    call(142, "sched_setparam", &[Int, In(Bytes(4))]).per_thread(),
+    call(142, "sched_setparam", &[Int, In(Bytes(4))])
+        .per_thread()
+        .by(Executor::sys_set_scheduling),
     call(143, "sched_getparam", &[Int, Out(Bytes(4))]).per_thread(),
-    call(144, "sched_setscheduler", &[Int, Int, In(Bytes(4))]).per_thread(),
+    call(144, "sched_setscheduler", &[Int, Int, In(Bytes(4))])
+        .per_thread()
+        .by(Executor::sys_set_scheduling),
     call(145, "sched_getscheduler", &[Int]).per_thread(),
     call(146, "sched_get_priority_max", &[Int]),
     call(147, "sched_get_priority_min", &[Int]),
@@ -29,7 +34,9 @@ pub const CALLS: &[Call] = &[
     call(274, "get_robust_list", &[Int, Out(Bytes(8)), Out(Bytes(8))])
         .by(guest::sys_get_robust_list),
     call(309, "getcpu", &[Out(Bytes(4)), Out(Bytes(4)), Addr]),
-    call(314, "sched_setattr", &[Int, BothAlways(Bytes(56)), Hex]).per_thread(),
+    call(314, "sched_setattr", &[Int, BothAlways(Bytes(56)), Hex])
+        .per_thread()
+        .by(Executor::sys_set_scheduling),
     call(315, "sched_getattr", &[Int, Out(Arg(2)), Int, Hex]).per_thread(),
     // All guest threads run on one kernel thread, one after the other: what the barrier
     // promises holds anyway, and the kernel's own answer says which commands exist.

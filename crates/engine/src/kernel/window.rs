@@ -5,7 +5,7 @@
 
 use super::procfs::descriptor_path;
 use super::table::{Args, Call};
-use super::{ioctl, requests, stop};
+use super::{requests, stop};
 use crate::executor::Executor;
 use crate::guest::access;
 
@@ -63,13 +63,8 @@ fn unknown_request<'a>(call: &Call, args: &'a Args) -> Option<(u32, u64, &'a [u6
             if requests::ioctl_is_known(request) {
                 return None;
             }
-            // One with a size is known as far as the structure itself goes.
-            let plain = if ioctl::encoded(request).is_some() {
-                &[]
-            } else {
-                &args[2..3]
-            };
-            Some((request, args[2], plain))
+            // One with a size is known as far as the structure itself goes, but more may follow it.
+            Some((request, args[2], &args[2..3]))
         }
         libc::SYS_fcntl if requests::fcntl_len(args[1] as i32).is_none() => {
             Some((args[1] as u32, 0, &args[2..3]))

@@ -20,10 +20,15 @@ impl Memory {
         let end = page_up(len)
             .and_then(|len| addr.checked_add(len))
             .ok_or(libc::EINVAL)?;
-        if !layout::is_guest(addr, end - addr)
-            && let Some(ours) = host::engine_overlap(addr..end)
-        {
-            return Err(MapError::Engine(ours));
+        if !layout::is_guest(addr, end - addr) && addr.is_multiple_of(PAGE) {
+            // Where the engine lives the guest has nothing: a hole.
+            for part in layout::guest_parts(addr..end) {
+                match self.madvise(part.start, part.end - part.start, advice) {
+                    Ok(_) | Err(MapError::Errno(libc::ENOMEM)) => {}
+                    refused => return refused,
+                }
+            }
+            return Err(libc::ENOMEM.into());
         }
         let discards = [
             libc::MADV_DONTNEED,
@@ -43,10 +48,11 @@ impl Memory {
             return Err(libc::EINVAL.into());
         }
         let answer = host::madvise(addr, len, advice).map_err(MapError::from);
-        let on_fork = match advice {
-            libc::MADV_DONTFORK => OnFork::Dropped,
-            libc::MADV_WIPEONFORK => OnFork::Wiped,
-            libc::MADV_DOFORK | libc::MADV_KEEPONFORK => OnFork::Copied,
+        let changed: fn(&mut OnFork) = match advice {
+            libc::MADV_DONTFORK => |on_fork| on_fork.dropped = true,
+            libc::MADV_DOFORK => |on_fork| on_fork.dropped = false,
+            libc::MADV_WIPEONFORK => |on_fork| on_fork.wiped = true,
+            libc::MADV_KEEPONFORK => |on_fork| on_fork.wiped = false,
             _ => return answer,
         };
         if answer.is_ok() && addr.is_multiple_of(PAGE) {
@@ -54,15 +60,17 @@ impl Memory {
                 .map
                 .overlapping(addr..end)
                 .map(|m| m.slice(addr, end))
-                .filter(|m| m.on_fork != on_fork)
                 .collect();
             for m in parts {
-                let part = m.start..m.end;
-                self.map.update(part.clone(), |m| m.on_fork = on_fork);
-                self.logged(|| Change::OnFork {
-                    pages: pages(&part),
-                    what: on_fork,
-                });
+                let (part, mut what) = (m.start..m.end, m.on_fork);
+                changed(&mut what);
+                if what != m.on_fork {
+                    self.map.update(part.clone(), |m| m.on_fork = what);
+                    self.logged(|| Change::OnFork {
+                        pages: pages(&part),
+                        what,
+                    });
+                }
             }
         }
         answer
@@ -154,20 +162,18 @@ impl Memory {
         let odd: Vec<Mapping> = self
             .map
             .iter()
-            .filter(|m| m.on_fork != OnFork::Copied)
+            .filter(|m| m.on_fork != OnFork::default())
             .copied()
             .collect();
         for m in odd {
-            match m.on_fork {
-                OnFork::Copied => {}
-                OnFork::Wiped => {
-                    self.before_discard(m.start..m.end);
-                    self.logged(|| Change::Discard {
-                        pages: pages(&(m.start..m.end)),
-                        kind: Discard::Private,
-                    });
-                }
-                OnFork::Dropped => self.forget_logged(m.start..m.end),
+            if m.on_fork.dropped {
+                self.forget_logged(m.start..m.end);
+            } else {
+                self.before_discard(m.start..m.end);
+                self.logged(|| Change::Discard {
+                    pages: pages(&(m.start..m.end)),
+                    kind: Discard::Private,
+                });
             }
         }
     }

@@ -94,6 +94,21 @@ pub fn open_flags(fd: i32) -> Result<i32, i32> {
     Ok(ret as i32)
 }
 
+/// Whether the file is a window into the kernel or a device: in `/sys`, `/proc` and the like.
+pub fn is_the_kernels(fd: i32) -> bool {
+    const PROC: u64 = 0x9fa0;
+    const SYS: u64 = 0x6265_6572;
+    const DEBUG: u64 = 0x6462_6720;
+    const TRACE: u64 = 0x7472_6163;
+    let mut stat = std::mem::MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: fstatfs writes one statfs, for which there is room; zeroes are a valid one otherwise.
+    let kind = unsafe {
+        syscall!(libc::SYS_fstatfs, fd, stat.as_mut_ptr());
+        stat.assume_init().f_type
+    };
+    matches!(kind, PROC | SYS | DEBUG | TRACE)
+}
+
 /// The same for a file of the guest's, whose position others may rely on at this moment.
 pub fn guest_extents(fd: i32, range: Range<u64>) -> Vec<Range<u64>> {
     let Ok(own) = std::fs::File::open(format!("/proc/self/fd/{fd}")) else {

@@ -90,6 +90,20 @@ pub fn mincore(range: Range<u64>, present: &mut [u8]) -> Result<u64, i32> {
     answer(unsafe { syscall!(libc::SYS_mincore, range.start, len, present.as_mut_ptr()) })
 }
 
+/// The parts of a range where nothing is really mapped.
+pub fn unmapped(range: Range<u64>) -> Vec<Range<u64>> {
+    let mut gone: Vec<Range<u64>> = Vec::new();
+    for page in range.step_by(4096) {
+        if mincore(page..page + 4096, &mut [0]).is_err() {
+            match gone.last_mut().filter(|last| last.end == page) {
+                Some(last) => last.end += 4096,
+                None => gone.push(page..page + 4096),
+            }
+        }
+    }
+    gone
+}
+
 /// Whether the machine has anything swapped out.
 pub fn swap_in_use() -> bool {
     let mut info = std::mem::MaybeUninit::<libc::sysinfo>::zeroed();

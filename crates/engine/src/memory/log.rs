@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use clew_recording::maps::{self, Change, Object, Pages, Source};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::file::FileIdentity;
 use super::host;
@@ -50,6 +50,8 @@ pub(super) struct Log {
     next_object: u64,
     /// Shared files with the size that a replay knows of.
     pub(super) sizes: FxHashMap<(u64, u64), u64>,
+    /// Files that the guest may write to and has mapped privately.
+    pub(super) followed: FxHashSet<(u64, u64)>,
     /// What was said already isn't said again.
     said: Vec<String>,
 }
@@ -75,6 +77,7 @@ impl Memory {
             files,
             next_object: 0,
             sizes: FxHashMap::default(),
+            followed: FxHashSet::default(),
             said: Vec::new(),
         }));
     }

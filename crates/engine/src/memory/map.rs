@@ -51,6 +51,22 @@ impl MappingMap {
         at
     }
 
+    /// The parts of `range` where nothing is mapped, in order.
+    pub fn holes(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        let mut holes = Vec::new();
+        let mut at = range.start;
+        for m in self.overlapping(range.clone()) {
+            if at < m.start {
+                holes.push(at..m.start);
+            }
+            at = m.end;
+        }
+        if at < range.end {
+            holes.push(at..range.end);
+        }
+        holes
+    }
+
     /// Takes everything in `range` out; mappings at its edges are cut.
     pub fn remove(&mut self, range: Range<u64>) -> Vec<Mapping> {
         if range.is_empty() {

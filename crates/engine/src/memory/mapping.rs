@@ -65,7 +65,7 @@ impl Mapping {
             grows_down: false,
             no_reserve: false,
             was_writable: false,
-            on_fork: OnFork::Copied,
+            on_fork: OnFork::default(),
             backing: Backing::Anon,
         }
     }

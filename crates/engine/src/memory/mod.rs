@@ -24,6 +24,7 @@ pub mod apply;
 pub mod checksum;
 pub mod code;
 pub mod file;
+mod follow;
 pub mod govern;
 pub mod heap;
 pub mod host;
@@ -75,6 +76,8 @@ pub struct Memory {
     objects: objects::Objects,
     /// Where the main stack can be accessed from, as a replay has it.
     stack_floor: u64,
+    /// RLIMIT_STACK.
+    stack_limit: u64,
 }
 
 /// Why a mapping call can't be done.
@@ -85,7 +88,7 @@ pub enum MapError {
     Errno(i32),
     /// The call would change memory of the engine itself: the guest must be stopped.
     #[error(
-        "the program maps, unmaps or protects {:#x}..{:#x}, where clew itself lives; \
+        "the program maps or moves {:#x}..{:#x}, where clew itself lives; \
          it can't run under clew with this fixed address", .0.start, .0.end
     )]
     Engine(Range<u64>),
@@ -120,6 +123,7 @@ impl Memory {
             originals: originals::Originals::default(),
             objects: objects::Objects::default(),
             stack_floor: crate::layout::STACK_TOP,
+            stack_limit: 8 << 20,
         }
     }
 

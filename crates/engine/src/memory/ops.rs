@@ -72,6 +72,12 @@ impl Memory {
         } else {
             Some(file::stat(fd)?)
         };
+        if let Some(stat) = &stat
+            && self.log.is_some()
+            && !self.can_record(fd, stat, flags & MAP_TYPE != libc::MAP_PRIVATE)
+        {
+            return Err(libc::ENODEV.into());
+        }
         if prot & libc::PROT_EXEC != 0 && stat.is_some() && file::on_noexec_mount(fd) {
             return Err(libc::EPERM.into());
         }
@@ -194,7 +200,7 @@ impl Memory {
             grows_down: request.flags & libc::MAP_GROWSDOWN != 0,
             no_reserve: request.flags & libc::MAP_NORESERVE != 0,
             was_writable: false,
-            on_fork: OnFork::Copied,
+            on_fork: OnFork::default(),
             backing,
         };
         mapping.set_prot(request.prot & ALL_PROT);
@@ -228,13 +234,11 @@ impl Memory {
         let end =
             end.filter(|&end| end <= layout::ADDRESS_END && addr.is_multiple_of(PAGE) && len != 0);
         let end = end.ok_or(libc::EINVAL)?;
-        if !layout::is_guest(addr, end - addr)
-            && let Some(ours) = host::engine_overlap(addr..end)
-        {
-            return Err(MapError::Engine(ours));
+        // Where the engine lives the guest has nothing.
+        for part in layout::guest_parts(addr..end) {
+            host::munmap(part.clone())?;
+            self.forget_logged(part);
         }
-        host::munmap(addr..end)?;
-        self.forget_logged(addr..end);
         Ok(0)
     }
 
@@ -286,11 +290,6 @@ impl Memory {
         let end = page_up(len)
             .and_then(|len| addr.checked_add(len))
             .ok_or(libc::ENOMEM)?;
-        if !layout::is_guest(addr, end - addr)
-            && let Some(ours) = host::engine_overlap(addr..end)
-        {
-            return Err(MapError::Engine(ours));
-        }
         let mut start = addr;
         if grows != 0 {
             let m = self.map.get(addr).ok_or(libc::ENOMEM)?;
@@ -299,7 +298,8 @@ impl Memory {
             }
             // The kernel goes down to the start of what has really grown so far.
             start = m.start;
-            host::mprotect(addr..end, real_prot(prot & ALL_PROT) | grows)?;
+            let covered = self.map.covered_to(addr..end);
+            host::mprotect(addr..covered, real_prot(prot & ALL_PROT) | grows)?;
         }
         let covered = self.map.covered_to(start..end);
         let pieces: Vec<Mapping> = self
@@ -361,6 +361,33 @@ impl Memory {
             prot: prot as u8,
         });
         Ok(())
+    }
+}
+
+/// Writing to memory as a debugger does.
+impl Memory {
+    /// Makes the mapping at `addr` writable if it is private and isn't; what is to be undone, or `None` if nobody
+    /// can write there. All of it, so that an instruction across two pages stays in one body of code.
+    pub fn open_for_poke(&mut self, addr: u64) -> Option<Option<Mapping>> {
+        let m = *self.map.get(addr)?;
+        if m.can(libc::PROT_WRITE) {
+            return Some(None);
+        }
+        if m.shared {
+            return None;
+        }
+        let prot = m.prot | libc::PROT_READ | libc::PROT_WRITE;
+        self.protect_piece(m, prot, false).ok()?;
+        Some(Some(m))
+    }
+
+    /// Gives the mapping back the protection that it had.
+    pub fn close_after_poke(&mut self, mapping: Mapping) {
+        if let Some(now) = self.map.get(mapping.start).copied() {
+            let now = now.slice(mapping.start, mapping.end);
+            // What was just given can be taken again.
+            let _ = self.protect_piece(now, mapping.prot, false);
+        }
     }
 }
 

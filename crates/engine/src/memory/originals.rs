@@ -28,6 +28,8 @@ pub(super) enum Copies {
     /// One that has but the mapped part of the file.
     Part,
     Whole,
+    /// What the file had when the guest changed it; a replay has that from the log.
+    Followed,
 }
 
 impl Originals {
@@ -53,14 +55,15 @@ impl Originals {
 
     /// Do mappings of the file show a copy?
     pub(super) fn is_copied(&self, file: &FileIdentity) -> bool {
-        self.files.get(file).is_some_and(|o| o.copied != Copies::No)
+        let copied = |o: &Original| matches!(o.copied, Copies::Part | Copies::Whole);
+        self.files.get(file).is_some_and(copied)
     }
 
     /// Do they show one that has nothing but what is mapped?
     pub(super) fn is_part(&self, file: &FileIdentity) -> bool {
         self.files
             .get(file)
-            .is_some_and(|o| o.copied == Copies::Part)
+            .is_some_and(|o| matches!(o.copied, Copies::Part | Copies::Followed))
     }
 
     pub(super) fn path(&self, file: &FileIdentity) -> Option<&[u8]> {

@@ -1,5 +1,7 @@
 //! System V shared memory: segments are mapped by their own calls.
 
+use std::ops::Range;
+
 use clew_recording::maps::{Object, Source};
 
 use super::alloc::Want;
@@ -60,22 +62,28 @@ impl Memory {
         Ok(at)
     }
 
-    /// Detaches the segment attached at `addr`.
+    /// Detaches the segment attached at `addr`: all that is left of it, also if its begin is gone.
     pub fn shmdt(&mut self, addr: u64) -> Answer {
-        let Some(&m) = self.map.get(addr).filter(|m| m.backing == Backing::Shm) else {
+        if !layout::is_guest(addr, 1) {
             return Err(libc::EINVAL.into());
-        };
+        }
         // SAFETY: what is attached there is the guest's.
         let ret = unsafe { syscall!(libc::SYS_shmdt, addr) };
         if sys::is_err(ret) {
             return Err(MapError::Errno(-ret as i32));
         }
-        // Neighbouring segments are one mapping in the map; the host knows which part went.
-        let mut at = addr;
-        while at < m.end && !mapped(at) {
-            at += PAGE;
+        // Which parts went only the host knows.
+        let segments: Vec<Range<u64>> = self
+            .map
+            .overlapping(addr..layout::ADDRESS_END)
+            .filter(|m| m.backing == Backing::Shm)
+            .map(|m| m.start.max(addr)..m.end)
+            .collect();
+        for range in segments {
+            for gone in host::unmapped(range) {
+                self.forget_logged(gone);
+            }
         }
-        self.forget_logged(addr..at);
         Ok(0)
     }
 
@@ -127,10 +135,4 @@ fn has_others(id: i32) -> bool {
     // SAFETY: getpid touches no memory.
     let me = unsafe { syscall!(libc::SYS_getpid) };
     segment(id).is_ok_and(|ds| ds.shm_nattch > 1 || ds.shm_cpid as i64 != me)
-}
-
-fn mapped(page: u64) -> bool {
-    let mut resident = 0u8;
-    // SAFETY: the kernel writes one byte for the one page asked about.
-    unsafe { syscall!(libc::SYS_mincore, page, PAGE, &raw mut resident) == 0 }
 }

@@ -1,7 +1,8 @@
 //! Recording: what a new mapping of the guest's really maps, and how a replay gets its contents.
 //!
 //! - private mappings of files (and shared ones that can't be written) map a copy that is kept with
-//!   the recording: nobody changes it, and a replay maps the same;
+//!   the recording: nobody changes it, and a replay maps the same. What
+//!   the guest's own later calls do to such a file is shown all the same ([`super::follow`]);
 //! - shared memory is mapped as it is. In a replay it is an object of the replaying process (see
 //!   [`super::objects`]), which begins with the contents that the file has now. The guest's own
 //!   stores repeat themselves; what its system calls write to the file is written down for the
@@ -97,15 +98,9 @@ impl Memory {
             None => crate::kernel::procfs::descriptor_path(fd),
         };
         let text = String::from_utf8_lossy(&path).into_owned();
-        if !stat.is_regular() {
-            let note = format!("a mapping of {text} isn't recorded: it isn't a file");
-            self.log_note(note, true);
-            let mut prepared = Prepared::plain(Source::Logged {
-                offset,
-                size: offset.saturating_add(len),
-            });
-            prepared.path = path;
-            return Some(prepared);
+        let writes = flags & libc::O_ACCMODE == libc::O_RDWR || !is_settled(stat);
+        if !shared && writes && image == Image::No {
+            log.followed.insert((stat.identity.dev, stat.identity.ino));
         }
         let frozen = !shared || (flags & 3 == libc::O_RDONLY && is_settled(stat));
         let prepared = if frozen {
@@ -189,6 +184,25 @@ impl Memory {
         Some(prepared)
     }
 
+    /// Whether what a mapping shows changes by nothing but processes: not memory of devices and of the kernel.
+    pub(super) fn can_record(&mut self, fd: i32, stat: &FileStat, shared: bool) -> bool {
+        let kind = stat.mode & libc::S_IFMT;
+        let devices = match kind {
+            libc::S_IFREG => shared && file::is_the_kernels(fd),
+            _ => !stat.is_dev_zero(),
+        };
+        // What can't be mapped anyway needs no word.
+        if devices && !matches!(kind, libc::S_IFIFO | libc::S_IFSOCK | libc::S_IFDIR) {
+            let path = crate::kernel::procfs::descriptor_path(fd);
+            let path = String::from_utf8_lossy(&path);
+            self.log_note(
+                format!("a mapping of {path} can't be recorded and fails: it isn't a file's"),
+                true,
+            );
+        }
+        !devices
+    }
+
     /// Writes down a mapping that was just made as prepared.
     pub(super) fn log_prepared(&mut self, mapping: &Mapping, prepared: &Prepared) {
         self.logged_map(mapping, prepared.source.clone(), prepared.path.clone());
@@ -229,10 +243,12 @@ impl Memory {
         self.log_contents(new.start..end);
     }
 
-    /// Whether any file is mapped shared, so that writing to it changes memory.
+    /// Whether any file is mapped so that writing to it changes memory.
     #[inline]
     pub fn follows_files(&self) -> bool {
-        self.log.as_ref().is_some_and(|log| !log.sizes.is_empty())
+        self.log
+            .as_ref()
+            .is_some_and(|log| !log.sizes.is_empty() || !log.followed.is_empty())
     }
 
     /// The guest's own call wrote `len` bytes to the file that `fd` has open: at `offset`, or up to
@@ -256,6 +272,7 @@ impl Memory {
             for range in self.shared_ranges_of(fd, offset, len) {
                 self.log_contents(range);
             }
+            self.follow_file(fd, offset, len);
         }
     }
 

@@ -3,7 +3,8 @@
 //! It is a real growing mapping, so the kernel itself extends it on faults and for system calls,
 //! obeys RLIMIT_STACK (also when the guest changes it) and lets an overflow fault, all as natively.
 //! In the map of mappings it covers what it may grow to; `/proc/self/maps` shows what it has
-//! grown to. The area below [`layout::STACK_TOP`] bounds it when the limit is "unlimited".
+//! grown to. A replay has no limit to obey: it can access what the map says, down to the floor that
+//! the recording tells. The area below [`layout::STACK_TOP`] bounds it when the limit is "unlimited".
 
 use clew_recording::maps::{Change, Source};
 
@@ -40,34 +41,70 @@ impl Memory {
     /// The guest's RLIMIT_STACK (soft) is now `limit` bytes: the stack may grow to that. What has
     /// grown already stays.
     pub fn set_stack_limit(&mut self, limit: u64) {
+        self.stack_limit = limit;
+        self.settle_stack();
+    }
+
+    /// Something was done to mappings at `addr..addr + len`: how far the stack may grow depends on what
+    /// lies below it.
+    pub fn settle_stack_near(&mut self, addr: u64, len: u64) {
+        let near = layout::STACK.start - GUARD_GAP..layout::STACK.end;
+        if addr < near.end && near.start < addr.saturating_add(len) {
+            self.settle_stack();
+        }
+    }
+
+    /// Finds out how far the stack may grow by the kernel's own rules, and makes the map of mappings say so.
+    fn settle_stack(&mut self) {
         let area = layout::STACK;
-        let Some(top) = self
-            .map
-            .get(area.end - 1)
-            .filter(|m| m.backing == Backing::Stack)
-        else {
+        let is_stack = |m: &&Mapping| m.backing == Backing::Stack;
+        if self.map.get(area.end - 1).filter(is_stack).is_none() {
+            return;
+        }
+        let grown = self.grown_stack();
+        let Some(lowest) = self.map.get(grown.start).copied() else {
             return;
         };
-        let lowest = self
+        // The limit is on whole pages, and on the lowest of the mappings that the stack really consists of.
+        let mut floor = grown.end - page_down(self.stack_limit.min(most()));
+        let below = self
             .map
-            .overlapping(area.clone())
-            .find(|m| m.backing == Backing::Stack);
-        let (top, lowest) = (*top, lowest.copied().unwrap_or(*top));
-        let floor = page_down(area.end - limit.min(most()));
-        if floor < lowest.start && self.map.is_free(floor..lowest.start) {
-            let mut more = Mapping {
-                prot: lowest.prot,
-                ..top
-            };
-            more.start = floor;
-            more.end = lowest.start;
-            self.map.insert(more);
-            self.log_stack_floor(lowest.start);
-            self.logged_map(&more, Source::Zero, Vec::new());
-            self.stack_floor = floor;
-        } else if self.records_changes() && floor != self.stack_floor {
-            self.log_stack_floor(floor.min(grown_to()).max(lowest.start));
+            .overlapping(0..grown.start)
+            .rev()
+            .find(|m| m.backing != Backing::Stack);
+        if let Some(below) = below {
+            let gap = below.prot != libc::PROT_NONE && !below.grows_down;
+            floor = floor.max(below.end + if gap { GUARD_GAP } else { 0 });
         }
+        let floor = floor.max(area.start).min(grown.start);
+        for hole in self.map.holes(floor..grown.start).into_iter().rev() {
+            let more = Mapping {
+                start: hole.start,
+                end: hole.end,
+                ..lowest
+            };
+            self.map.insert(more);
+            self.log_stack_floor(more.end);
+            self.logged_map(&more, Source::Zero, Vec::new());
+            self.stack_floor = more.start;
+        }
+        if self.records_changes() {
+            self.log_stack_floor(floor);
+        }
+    }
+
+    /// The lowest of the real mappings of the stack, as far as it has grown.
+    fn grown_stack(&self) -> std::ops::Range<u64> {
+        let text = host::maps().unwrap_or_default();
+        let mut lines = text.split(|&b| b == b'\n').filter_map(host::parse_line);
+        let is_stack = |at| {
+            self.map
+                .get(at)
+                .is_some_and(|m| m.backing == Backing::Stack)
+        };
+        let found =
+            lines.find(|l| layout::STACK.contains(&l.range.start) && is_stack(l.range.start));
+        found.map_or(layout::STACK_TOP..layout::STACK_TOP, |line| line.range)
     }
 
     /// The limit alone decides what can be accessed of the map's stack.
@@ -77,14 +114,6 @@ impl Memory {
             self.logged(|| Change::Stack(floor));
         }
     }
-}
-
-/// Where the real stack begins by now.
-fn grown_to() -> u64 {
-    let text = host::maps().unwrap_or_default();
-    let mut lines = text.split(|&b| b == b'\n').filter_map(host::parse_line);
-    let found = lines.find(|l| layout::STACK.contains(&l.range.start));
-    found.map_or(layout::STACK_TOP, |line| line.range.start)
 }
 
 fn most() -> u64 {

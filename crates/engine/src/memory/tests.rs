@@ -150,12 +150,10 @@ fn the_engine_is_out_of_bounds() {
             m.mmap(addr, PAGE, RW, fixed, -1, 0),
             Err(MapError::Engine(_))
         ));
-        assert!(matches!(m.munmap(addr, PAGE), Err(MapError::Engine(_))));
-        assert!(matches!(
-            m.mprotect(addr, PAGE, RW),
-            Err(MapError::Engine(_))
-        ));
-        assert!(matches!(m.madvise(addr, PAGE, 4), Err(MapError::Engine(_))));
+        // To the guest nothing is there, and nothing happens: this test goes on.
+        assert_eq!(m.munmap(addr, PAGE), Ok(0));
+        assert_eq!(errno(m.mprotect(addr, PAGE, PROT_READ)), libc::ENOMEM);
+        assert_eq!(errno(m.madvise(addr, PAGE, 4)), libc::ENOMEM);
         assert!(matches!(
             m.mremap(addr, PAGE, PAGE * 2, 1, 0),
             Err(MapError::Engine(_))
@@ -173,13 +171,10 @@ fn the_engine_is_out_of_bounds() {
         libc::ENOMEM
     );
     // A range that begins in the guest's memory and ends in ours.
-    let e = m
-        .munmap(layout::CODE_CACHE.start - PAGE, 2 * PAGE)
-        .unwrap_err();
-    assert_eq!(
-        e,
-        MapError::Engine(layout::CODE_CACHE.start..layout::CODE_CACHE.start + PAGE)
-    );
+    let last = layout::CODE_CACHE.start - PAGE;
+    m.mmap(last, PAGE, RW, ANON | MAP_FIXED, -1, 0).unwrap();
+    assert_eq!(m.munmap(last, 2 * PAGE), Ok(0));
+    assert!(m.find(last).is_none());
 }
 
 #[test]

@@ -106,10 +106,10 @@ impl Executor {
         }
         recorder.shared_effects();
         for range in &changes.contents {
-            recorder.memory(range.start, range.end - range.start);
+            recorder.memory(&self.memory, range.start, range.end - range.start);
         }
         for (addr, len) in touched.drain(..) {
-            recorder.memory(addr, len);
+            recorder.memory(&self.memory, addr, len);
         }
         recorder.touched = touched;
         if let Some(before) = before {
@@ -240,14 +240,9 @@ impl Executor {
         }
     }
 
-    /// An error for a call that a recording can't have.
+    /// An error for a call whose effect a recording couldn't show.
     fn refusal(&mut self, nr: u64, args: &Args) -> Option<i32> {
         let call = table::lookup(nr);
-        if let Some(errno) = sent::unrecordable(call, args) {
-            let text = format!("{} can't be recorded and fails", call.name);
-            self.recorder().event(&Event::Note(&text));
-            return Some(errno);
-        }
         // Output that never passes through the guest's memory couldn't be shown again; programs go
         // on with read and write.
         let to = sent::moves_data_unseen(call)?;

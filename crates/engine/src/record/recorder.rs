@@ -293,25 +293,25 @@ impl Recorder {
         self.room = room;
     }
 
-    /// What is in guest memory now, as an effect. Pages that can't be read have no contents.
-    pub fn memory(&mut self, addr: u64, len: u64) {
+    /// What is in guest memory now, as an effect, whether the guest may read it or not. Pages behind a file's
+    /// end have no contents.
+    pub fn memory(&mut self, memory: &Memory, addr: u64, len: u64) {
         let mut at = addr;
         let end = addr.saturating_add(len);
         while at < end {
             let mut take = (end - at).min(LONGEST_PIECE as u64);
-            if !self.piece(at, take) {
+            if !self.piece(at, take, &|bytes| access::read_bytes(at, bytes).is_ok()) {
                 // Page by page: what can be read is written down.
                 take = take.min(4096 - at % 4096);
-                self.piece(at, take);
+                self.piece(at, take, &|bytes| memory.peek(at, bytes).is_ok());
             }
             at += take;
         }
     }
 
     /// A piece of guest memory, straight into the ring; false if it can't be read.
-    fn piece(&mut self, addr: u64, len: u64) -> bool {
+    fn piece(&mut self, addr: u64, len: u64, read: &dyn Fn(&mut [u8]) -> bool) -> bool {
         let room = self.producer.reserve();
-        let read = |bytes: &mut [u8]| access::read_bytes(addr, bytes).is_ok();
         let Some(len) = self.encoder.memory(addr, len as usize, read, room) else {
             return false;
         };

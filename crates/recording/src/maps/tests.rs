@@ -99,9 +99,11 @@ fn change() -> impl Strategy<Value = Change> {
             }
         ),
         (pages(), kind).prop_map(|(pages, kind)| Change::Discard { pages, kind }),
-        pages().prop_map(|pages| Change::OnFork {
-            pages,
-            what: OnFork::Dropped,
+        (pages(), any::<bool>(), any::<bool>()).prop_map(|(pages, wiped, dropped)| {
+            Change::OnFork {
+                pages,
+                what: OnFork { wiped, dropped },
+            }
         }),
         any::<u64>().prop_map(Change::Break),
         offset().prop_map(Change::Stack),

@@ -177,7 +177,8 @@ impl Executor {
             return Err(err(libc::EAGAIN));
         }
         let slot = self.threads.current_slot();
-        self.threads.futexes.wait(at, slot, bitset);
+        let rank = self.own_rank();
+        self.threads.futexes.wait(at, slot, bitset, rank);
         let restartable = if deadline.is_some() {
             Restart::Never
         } else {

@@ -48,7 +48,8 @@ impl Executor {
         let value = word(at)?;
         self.put_word(at, value | WAITERS)?;
         let slot = self.threads.current_slot();
-        self.threads.pi.wait(at, slot, ANY);
+        let rank = self.own_rank();
+        self.threads.pi.wait(at, slot, ANY, rank);
         self.park_on_futex(Restart::Always, deadline);
         Ok(Outcome::Parked)
     }

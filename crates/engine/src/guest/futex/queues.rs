@@ -1,6 +1,8 @@
-//! Queues of waiting threads, by address of the futex word. First come, first woken.
+//! Queues of waiting threads, by address of the futex word. The highest rank is woken first; of equals, who came
+//! first.
 
 use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 
@@ -8,6 +10,7 @@ use std::collections::hash_map::Entry;
 struct Waiter {
     slot: usize,
     bitset: u32,
+    rank: u32,
 }
 
 #[derive(Default)]
@@ -18,29 +21,34 @@ pub struct Queues {
 }
 
 impl Queues {
-    pub fn wait(&mut self, word: u64, slot: usize, bitset: u32) {
-        self.by_word
-            .entry(word)
-            .or_default()
-            .push_back(Waiter { slot, bitset });
+    pub fn wait(&mut self, word: u64, slot: usize, bitset: u32, rank: u32) {
+        self.add(word, Waiter { slot, bitset, rank });
         self.place.insert(slot, word);
     }
 
-    /// Puts the waiters of `word` into another order; `choose` gives one out of so many.
+    fn add(&mut self, word: u64, waiter: Waiter) {
+        let queue = self.by_word.entry(word).or_default();
+        let before = queue.iter().rposition(|other| other.rank >= waiter.rank);
+        queue.insert(before.map_or(0, |last| last + 1), waiter);
+    }
+
+    /// Puts the waiters of `word` into another order, within ranks; `choose` gives one out of so many.
     pub fn mix(&mut self, word: u64, mut choose: impl FnMut(usize) -> usize) {
         if let Some(queue) = self.by_word.get_mut(&word) {
             for last in (1..queue.len()).rev() {
                 queue.swap(last, choose(last + 1));
             }
+            let queue = queue.make_contiguous();
+            queue.sort_by_key(|waiter| Reverse(waiter.rank));
         }
     }
 
-    /// Puts the waiters of `word` into the order of `key`; equal ones stay as they are.
+    /// Puts the waiters of `word` into the order of `key`, within ranks; equal ones stay as they are.
     pub fn sort(&mut self, word: u64, mut key: impl FnMut(usize) -> usize) {
         if let Some(queue) = self.by_word.get_mut(&word) {
             queue
                 .make_contiguous()
-                .sort_by_cached_key(|waiter| key(waiter.slot));
+                .sort_by_cached_key(|waiter| (Reverse(waiter.rank), key(waiter.slot)));
         }
     }
 
@@ -65,7 +73,7 @@ impl Queues {
         woken
     }
 
-    /// Moves up to `count` waiters to the end of another word's queue; how many.
+    /// Moves up to `count` waiters to another word's queue; how many.
     pub fn requeue(&mut self, from: u64, to: u64, count: usize) -> usize {
         if from == to {
             return self.waiters(from).min(count);
@@ -78,10 +86,10 @@ impl Queues {
             self.by_word.insert(from, queue);
         }
         if !moved.is_empty() {
-            for waiter in &moved {
+            for &waiter in &moved {
                 self.place.insert(waiter.slot, to);
+                self.add(to, waiter);
             }
-            self.by_word.entry(to).or_default().extend(&moved);
         }
         moved.len()
     }
@@ -121,7 +129,7 @@ mod tests {
     fn wakes_in_order_by_bitset() {
         let mut queues = Queues::default();
         for (slot, bitset) in [(1, 1), (2, 2), (3, 3)] {
-            queues.wait(64, slot, bitset);
+            queues.wait(64, slot, bitset, 0);
         }
         assert_eq!(queues.wake(64, 1, 2), [2]);
         assert_eq!(queues.wake(64, 9, !0), [1, 3]);
@@ -129,9 +137,21 @@ mod tests {
     }
 
     #[test]
+    fn ranks_come_first() {
+        let mut queues = Queues::default();
+        for (slot, rank) in [(0, 0), (1, 10), (2, 50), (3, 10), (4, 0)] {
+            queues.wait(64, slot, !0, rank);
+        }
+        queues.wait(128, 5, !0, 20);
+        queues.requeue(128, 64, 1);
+        queues.sort(64, |slot| 9 - slot);
+        assert_eq!(queues.wake(64, 9, !0), [2, 5, 3, 1, 4, 0]);
+    }
+
+    #[test]
     fn mixing_keeps_everybody() {
         let mut queues = Queues::default();
-        (0..5).for_each(|slot| queues.wait(64, slot, !0));
+        (0..5).for_each(|slot| queues.wait(64, slot, !0, 0));
         queues.mix(64, |_| 0);
         let mut woken = queues.wake(64, 9, !0);
         assert_ne!(woken, [0, 1, 2, 3, 4]);
@@ -142,7 +162,7 @@ mod tests {
     #[test]
     fn sorting_keeps_the_order_of_equals() {
         let mut queues = Queues::default();
-        (0..5).for_each(|slot| queues.wait(64, slot, !0));
+        (0..5).for_each(|slot| queues.wait(64, slot, !0, 0));
         queues.sort(64, |slot| if slot == 3 { 0 } else { 9 });
         assert_eq!(queues.wake(64, 9, !0), [3, 0, 1, 2, 4]);
     }
@@ -151,7 +171,7 @@ mod tests {
     fn requeues_and_leaves() {
         let mut queues = Queues::default();
         for slot in 0..5 {
-            queues.wait(64, slot, !0);
+            queues.wait(64, slot, !0, 0);
         }
         assert_eq!(queues.wake(64, 1, !0), [0]);
         assert_eq!(queues.requeue(64, 128, 3), 3);

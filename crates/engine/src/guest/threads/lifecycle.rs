@@ -124,6 +124,7 @@ impl Executor {
             saved_mask: None,
             ..self.current().signals.clone()
         };
+        child.tsc_faults = self.current().tsc_faults;
         let mut threads = Threads::default();
         threads.slots[0] = Some(child);
         let mut borrowed = Borrowed {

@@ -14,6 +14,7 @@ pub mod identity;
 pub mod life;
 pub mod lifecycle;
 pub mod policy;
+pub mod priority;
 pub mod robust;
 pub mod schedule;
 pub mod spawn;
@@ -79,6 +80,8 @@ pub struct Thread {
     pub proxy: Option<Proxy>,
     pub clear_child_tid: u64,
     pub robust_list: u64,
+    /// `prctl(PR_SET_TSC)`: reading the time-stamp counter is a fault.
+    pub tsc_faults: bool,
     /// Ticks of its finished turns.
     pub ticks: u64,
     life: life::Life,
@@ -109,6 +112,7 @@ impl Thread {
             proxy: None,
             clear_child_tid: 0,
             robust_list: 0,
+            tsc_faults: false,
             ticks: 0,
             life: life::Life::default(),
             wake: None,
@@ -167,6 +171,8 @@ pub struct Threads {
     waits: u64,
     clock: clock::TurnClock,
     pool: Pool,
+    /// Some thread may have a real-time priority.
+    ranked: bool,
     pub(in crate::guest) futexes: Queues,
     pub(in crate::guest) pi: Queues,
 }
@@ -193,6 +199,7 @@ impl Default for Threads {
             waits: 0,
             clock: clock::TurnClock::default(),
             pool: Pool::default(),
+            ranked: false,
             futexes: Queues::default(),
             pi: Queues::default(),
         }

@@ -25,11 +25,13 @@ impl Executor {
             if is_err(ret) {
                 return Outcome::Return(ret);
             }
+            self.look_at_rank();
         }
         let asked = |flag: libc::c_int| flags & flag as u32 as u64 != 0;
         let mut thread = Thread::new(0);
         let parent = self.current();
         thread.signals.mask = parent.signals.mask;
+        thread.tsc_faults = parent.tsc_faults;
         // A creator usually blocks everything, lazily, around the creation, and the new thread
         // unblocks it again at once. It starts with what the creator's proxy really has, unless
         // that has a signal in hand.
@@ -53,6 +55,7 @@ impl Executor {
             self.threads.remove(slot);
             return Outcome::Return(tid);
         }
+        super::priority::inherit(self.current().tid, tid as i32);
         let mut regs = self.gs.regs;
         regs.gpr[RAX] = 0;
         if stack != 0 {

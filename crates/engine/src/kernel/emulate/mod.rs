@@ -159,6 +159,9 @@ fn answer(ex: &mut Executor, common: Common, len: u64) -> Kind {
             ex.gs.regs.rip += len;
             return Kind::Cpuid;
         }
+        Common::TimeStamp { .. } if ex.current().tsc_faults => {
+            general_protection(ex);
+        }
         Common::TimeStamp { with_aux } => {
             time_stamp(&mut ex.gs.regs, with_aux);
             ex.gs.regs.rip += len;
