@@ -191,6 +191,7 @@ impl Executor {
         self.note_switched();
         self.effects(None);
         govern::on_this_thread();
+        channel::lend(tid);
     }
 
     /// In the parent, when the child of its vfork has gone.
@@ -202,6 +203,7 @@ impl Executor {
         govern::unpark();
         // Whatever the child said of its own end.
         channel::leaves(false);
+        channel::lend(0);
         let parent = self.current().number;
         let recorder = self.recorder();
         recorder.arrived = 0;
@@ -282,6 +284,9 @@ impl Executor {
         let ticks = self.recorder().take_arrived();
         self.recorder().event(&Event::Exec { ticks });
         self.recorder().child_told = true;
-        channel::leaves(true);
+        match self.kernel.own.in_vfork {
+            true => channel::lend(0),
+            false => channel::leaves(true),
+        }
     }
 }
