@@ -4,16 +4,17 @@ use std::cell::UnsafeCell;
 use std::fs::File;
 use std::io;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::channel::{LOT, RING};
 use crate::futex::RobustList;
+use crate::outlet::Outlet;
 
 /// How many processes are recorded at the same time at most.
 pub const MOST_SLOTS: usize = 4096;
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"clewchan");
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 pub const PAGE: usize = 4096;
 
 /// What the writer wants from processes that commit ([`Control::attention`]).
@@ -37,6 +38,8 @@ pub mod state {
     pub const ENDED: u32 = 3;
     /// The same, and the process goes on in another stream.
     pub const EXEC: u32 = 4;
+    /// Its process couldn't take it, and runs unrecorded; [`super::Slot::why`] says why.
+    pub const UNRECORDED: u32 = 5;
 }
 
 #[repr(C, align(4096))]
@@ -63,6 +66,8 @@ pub struct Control {
     pub rounds: AtomicU32,
     /// Somebody does.
     pub round_wanted: AtomicU32,
+    /// Standard output and error; if both are one file, the first for both.
+    pub outlets: [Outlet; 2],
     /// Which slots are in use.
     pub taken: [AtomicU64; MOST_SLOTS / 64],
 }
@@ -91,6 +96,13 @@ pub struct Slot {
     pub maker: AtomicI32,
     /// The pid namespace of `pid`, an inode number; 0 if not known.
     pub namespace: AtomicU64,
+    /// Not 0 while the process may end, or become another program, by its own doing: whoever is gone
+    /// otherwise was killed.
+    pub leaves: AtomicU32,
+    /// The child that has borrowed the process's memory (vfork) and writes its stream meanwhile, or 0.
+    pub lent: AtomicI32,
+    /// The errno that an unrecorded process met.
+    pub why: AtomicI32,
     /// The robust futex of the thread that writes.
     pub owner: AtomicU32,
     /// Only the kernel and the thread that writes look at it.
@@ -210,8 +222,21 @@ pub fn pid() -> i32 {
     unsafe { libc::syscall(libc::SYS_getpid) as i32 }
 }
 
-/// A number for this process's pid namespace, 0 where /proc can't tell.
+/// A number for this process's pid namespace, 0 where /proc can't tell. Asks the kernel, and remembers.
 pub fn pid_namespace() -> u64 {
+    let found = ask_pid_namespace();
+    NAMESPACE.store(found, Relaxed);
+    found
+}
+
+/// What it was when last asked: it only changes by a fork.
+pub fn known_pid_namespace() -> u64 {
+    NAMESPACE.load(Relaxed)
+}
+
+static NAMESPACE: AtomicU64 = AtomicU64::new(0);
+
+fn ask_pid_namespace() -> u64 {
     // SAFETY: a path and a zeroed structure to fill.
     unsafe {
         let mut stat: libc::stat = std::mem::zeroed();
@@ -242,11 +267,17 @@ impl Slot {
         ] {
             word.store(0, SeqCst);
         }
-        for word in [&self.reader.waiting, &self.stream, &self.owner] {
+        for word in [
+            &self.reader.waiting,
+            &self.stream,
+            &self.owner,
+            &self.leaves,
+        ] {
             word.store(0, SeqCst);
         }
-        self.pid.store(0, SeqCst);
-        self.maker.store(0, SeqCst);
+        for word in [&self.pid, &self.maker, &self.why, &self.lent] {
+            word.store(0, SeqCst);
+        }
         self.state.store(state::FREE, SeqCst);
     }
 }

@@ -11,6 +11,7 @@ mod hostile;
 mod kills;
 mod limits;
 mod place;
+mod processes;
 mod refused;
 mod waiting;
 
@@ -21,6 +22,7 @@ fn main() {
     trials.extend(kills::trials());
     trials.extend(limits::trials());
     trials.extend(waiting::trials());
+    trials.extend(processes::trials());
     trials.extend(hostile::trials());
     trials.extend(confined::trials());
     trials.extend(diverged::trials());

@@ -65,7 +65,7 @@ pub fn report(line: &Report, envp: &[&CStr]) -> i32 {
         }
     };
     let request = Request {
-        pid: None,
+        process: None,
         to: None,
         verify: true,
         unlocked: line.no_jail,

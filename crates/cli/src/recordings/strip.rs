@@ -156,7 +156,7 @@ impl Trying<'_> {
         let recording = Recording::open(folder).map_err(|error| error.to_string())?;
         let variable = |name: &str| variables::get(self.envp, name);
         let request = Request {
-            pid: None,
+            process: None,
             to: None,
             verify: false,
             unlocked: false,

@@ -21,6 +21,7 @@ impl CodeCache {
             stub: false,
             single: None,
             optimise: true,
+            shared: code.shared && !code.immutable,
             unchecked: true,
         };
         let mut region = Region::new(0..u64::MAX, map_anywhere(ROOM));
