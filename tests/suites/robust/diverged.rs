@@ -257,7 +257,7 @@ fn report(place: &Place) -> Result<(), Failed> {
             && first["again"] == true
             && in_step(&first["noticed"])
             && in_step(&first["agreed"])
-            && first["agreed"]["position"] == (target - 1).to_string(),
+            && first["agreed"]["position"].as_str() == Some(&(target - 1).to_string()),
         || format!("{facts:#}"),
     )?;
     let contents = |file: &str| -> Result<String, Failed> {
@@ -321,6 +321,7 @@ fn ways(place: &Place) -> Result<(), Failed> {
     record(place)?;
     let all = calls(place)?;
     type Change = fn(&Record, Puts);
+    type Way<'a> = &'a dyn Fn(&Record, Puts);
     let ticks = |by: i64| {
         move |record: &Record, put: Puts| {
             if let Record::Event(Event::Call(call)) = record {
@@ -347,7 +348,7 @@ fn ways(place: &Place) -> Result<(), Failed> {
         put(record);
         put(&Record::Effect(Effect::Map(b"no such thing")));
     };
-    let ways: [(&str, &dyn Fn(&Record, Puts)); 7] = [
+    let ways: [(&str, Way); 7] = [
         ("fewer ticks", &fewer),
         ("more ticks", &more),
         ("another call", &other),
