@@ -188,7 +188,11 @@ int main(void) {
     say("requests");
     commands(file);
     say("commands");
+    // Numbers that are taken for descriptors must not be the output's.
+    int output = fcntl(1, F_DUPFD, 200), null = open("/dev/null", O_RDWR);
+    CHECK(output >= 200 && dup2(null, 0) == 0 && dup2(null, 1) == 1);
     calls(file);
+    CHECK(dup2(output, 1) == 1);
     say("calls");
     unlink("file");
     return 0;
