@@ -13,6 +13,7 @@ use crate::{text, variables};
 use clew_gdb::launch::{self, Folder};
 use clew_gdb::{Error, Helper, Session};
 use clew_recording::event::{StreamId, ThreadId};
+use clew_recording::process::{self, ProcessName};
 use clew_recording::reader::{Recording, StreamInfo};
 use clew_recording::summary::{self, End};
 use clew_timeline::program::Program;
@@ -139,26 +140,28 @@ fn readable(word: &OsString) -> String {
 /// or the one with that number.
 pub fn choose(
     streams: &[StreamInfo],
-    pid: Option<i32>,
+    name: Option<ProcessName>,
     exec: Option<usize>,
 ) -> Result<StreamId, String> {
-    let first = streams.first().map_or(0, |info| info.start.pid);
-    let pid = pid.unwrap_or(first);
-    let of_pid: Vec<StreamId> = streams
+    let process = process::find(streams, name)?;
+    let programs: Vec<StreamId> = streams
         .iter()
-        .filter(|info| info.start.pid == pid)
+        .filter(|info| info.process == process)
         .map(|info| info.id)
         .collect();
-    let Some(&last) = of_pid.last() else {
-        return Err(format!("there is no process {pid} in this recording"));
+    let Some(&last) = programs.last() else {
+        return Err("there is no process in this recording".into());
     };
     match exec {
         None => Ok(last),
         Some(number) => {
-            let found = number.checked_sub(1).and_then(|n| of_pid.get(n));
+            let found = number.checked_sub(1).and_then(|n| programs.get(n));
             found.copied().ok_or_else(|| {
-                let many = text::counted(of_pid.len() as u64, "program");
-                format!("process {pid} has run {many} only")
+                let many = text::counted(programs.len() as u64, "program");
+                match name {
+                    Some(name) => format!("process {name} has run {many} only"),
+                    None => format!("the recorded process has run {many} only"),
+                }
             })
         }
     }
@@ -181,9 +184,10 @@ mod tests {
     use super::*;
     use clew_recording::event::{Origin, Start};
 
-    fn stream(id: StreamId, pid: i32) -> StreamInfo {
+    fn stream(id: StreamId, process: u32, pid: i32) -> StreamInfo {
         StreamInfo {
             id,
+            process,
             raw: 0,
             end: None,
             start: Start {
@@ -201,7 +205,11 @@ mod tests {
 
     #[test]
     fn which_program() {
-        let streams = [stream(1, 10), stream(2, 11), stream(3, 10)];
+        let streams = [stream(1, 1, 10), stream(2, 2, 11), stream(3, 1, 10)];
+        let choose = |streams: &[StreamInfo], pid: Option<i32>, exec| {
+            let name = pid.map(|pid| ProcessName { pid, process: None });
+            choose(streams, name, exec)
+        };
         assert_eq!(choose(&streams, None, None), Ok(3));
         assert_eq!(choose(&streams, None, Some(1)), Ok(1));
         assert_eq!(choose(&streams, Some(11), None), Ok(2));

@@ -1,6 +1,5 @@
 //! `clew replay`: repeats a recording and ends as the recorded program did.
 
-use std::collections::BTreeSet;
 use std::ffi::CStr;
 
 use crate::arguments::Engine;
@@ -9,7 +8,9 @@ use crate::recordings::{self, Opened};
 use crate::run;
 use crate::{machine, outcome, text, variables};
 use clew_engine::replay::tree::{self, Request};
+use clew_recording::process;
 use clew_recording::reader::Recording;
+use clew_recording::summary;
 
 /// The recording ends before the program did.
 const CUT_OFF: i32 = 123;
@@ -33,9 +34,10 @@ pub enum Ending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replayed {
     ending: Ending,
-    /// Checksums that agreed, in so many processes.
+    /// Checksums that agreed.
     checks: u64,
-    processes: usize,
+    /// Processes that were replayed.
+    processes: u64,
 }
 
 /// Why there is no such end.
@@ -49,9 +51,6 @@ pub enum Failure {
 
 /// Replays.
 fn engine(recording: &Recording, request: &Request) -> Result<Replayed, Failure> {
-    let streams = recording.streams();
-    let first = streams.first().map_or(0, |info| info.start.pid);
-    let pid = request.pid.unwrap_or(first);
     let outcome = tree::replay(recording, request).map_err(Failure::Unable)?;
     if !outcome.divergences.is_empty() {
         return Err(Failure::Diverged(outcome.divergences));
@@ -66,19 +65,19 @@ fn engine(recording: &Recording, request: &Request) -> Result<Replayed, Failure>
         )));
     }
     // The process's last program; or where it was asked to stop.
-    let of_process = streams.iter().filter(|info| info.start.pid == pid);
-    let ends: Vec<_> = of_process
+    let ends: Vec<_> = recording
+        .of_process(request.process.unwrap_or(1))
         .filter_map(|info| outcome.ends.get(&info.id))
         .collect();
     let stopped = ends.iter().find(|end| end.ending == tree::Ending::Stopped);
     let Some(end) = stopped.or(ends.last()) else {
         return Err(Failure::Unable("nothing was replayed".into()));
     };
-    let pids: BTreeSet<i32> = streams
-        .iter()
-        .filter(|info| outcome.ends.contains_key(&info.id))
-        .map(|info| info.start.pid)
-        .collect();
+    let replayed = (1..=recording.processes()).filter(|&process| {
+        let mut streams = recording.of_process(process);
+        streams.any(|info| outcome.ends.contains_key(&info.id))
+    });
+    let processes = replayed.count() as u64;
     Ok(Replayed {
         ending: match end.ending {
             tree::Ending::Exited(status) => Ending::Exited(status),
@@ -87,7 +86,7 @@ fn engine(recording: &Recording, request: &Request) -> Result<Replayed, Failure>
             tree::Ending::Exec | tree::Ending::CutOff => Ending::CutOff(end.events),
         },
         checks: outcome.ends.values().map(|end| end.checks).sum(),
-        processes: pids.len(),
+        processes,
     })
 }
 
@@ -107,13 +106,10 @@ pub fn replay(line: &Replay, envp: &[&CStr]) -> i32 {
              answer differently here"
         );
     }
-    if let Some(pid) = line.pid
-        && !recording.streams().iter().any(|info| info.start.pid == pid)
-    {
-        return text::failed(&format!(
-            "there is no process {pid} in {name}; clew info {name} shows its processes"
-        ));
-    }
+    let process = match process::find(recording.streams(), line.pid) {
+        Ok(process) => line.pid.map(|_| process),
+        Err(why) => return text::failed(&format!("{why}; clew info {name} shows its processes")),
+    };
     let variable = |name: &str| variables::get(envp, name);
     let options = match run::options(&Engine::default(), &variable) {
         Ok(options) => options,
@@ -123,7 +119,7 @@ pub fn replay(line: &Replay, envp: &[&CStr]) -> i32 {
         }
     };
     let request = Request {
-        pid: line.pid,
+        process,
         to: line.to,
         verify: line.verify,
         unlocked: line.no_jail,
@@ -133,15 +129,38 @@ pub fn replay(line: &Replay, envp: &[&CStr]) -> i32 {
     };
     let replayed = engine(&recording, &request);
     if let (Ok(replayed), true, false) = (&replayed, line.verify, line.quiet) {
-        let (checks, processes) = (replayed.checks, replayed.processes);
-        let s = |n: u64| if n == 1 { "" } else { "s" };
-        let es = if processes == 1 { "" } else { "es" };
-        eprintln!(
-            "clew: verified: {checks} check{}, {processes} process{es}",
-            s(checks)
-        );
+        let missing = match process.is_none() && line.to.is_none() {
+            true => missing(&recording),
+            false => Vec::new(),
+        };
+        eprintln!("clew: {}", verdict(replayed, &missing));
     }
     conclude(&replayed.map(|replayed| replayed.ending), &name)
+}
+
+/// Processes that ran and aren't in the recording, each with the reason.
+fn missing(recording: &Recording) -> Vec<String> {
+    let unrecorded = recording.unrecorded().iter();
+    let mut missing: Vec<String> = unrecorded.map(|one| text::plain(&one.text)).collect();
+    if let Ok(summary) = summary::of(recording.folder()) {
+        let unborn = (0..summary.unborn).map(|_| "one was killed before its first event".into());
+        missing.extend(unborn);
+    }
+    missing
+}
+
+/// What `--verify` says in the end.
+fn verdict(replayed: &Replayed, missing: &[String]) -> String {
+    let checks = text::counted(replayed.checks, "check");
+    let processes = text::counted(replayed.processes, "process");
+    if missing.is_empty() {
+        return format!("verified: {checks}, {processes}");
+    }
+    format!(
+        "{processes} of {} verified: {checks}; {}",
+        text::count(replayed.processes + missing.len() as u64),
+        missing.join("; ")
+    )
 }
 
 /// Says what there is to say; the exit status, or no return for a death.
@@ -176,6 +195,20 @@ fn conclude(ended: &Result<Ending, Failure>, name: &str) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_is_passed_over_in_silence() {
+        let replayed = Replayed {
+            ending: Ending::Exited(0),
+            checks: 2,
+            processes: 1,
+        };
+        assert_eq!(verdict(&replayed, &[]), "verified: 2 checks, 1 process");
+        assert_eq!(
+            verdict(&replayed, &["process 9 isn't recorded: no memory".into()]),
+            "1 process of 2 verified: 2 checks; process 9 isn't recorded: no memory"
+        );
+    }
 
     #[test]
     fn statuses_tell_how_it_ended() {

@@ -88,7 +88,16 @@ impl Handover {
             let [a, b, c, d] = record.standard;
             field(
                 "rec",
-                join(&[a, b, c, d, record.before as u64, record.stream as u64]).as_bytes(),
+                join(&[
+                    a,
+                    b,
+                    c,
+                    d,
+                    record.before as u64,
+                    record.stream as u64,
+                    record.first as u64,
+                ])
+                .as_bytes(),
             );
         }
         if let Some(folder) = &self.options.cache_dir {
@@ -166,11 +175,12 @@ impl Handover {
                 "cache" => options.cache_dir = Some(OsStr::from_bytes(&bytes).into()),
                 "as" => handover.own.address_space = split(&bytes)?.try_into().ok(),
                 "rec" => match split(&bytes)?[..] {
-                    [a, b, c, d, before, stream] => {
+                    [a, b, c, d, before, stream, first] => {
                         options.record = Some(RecordOptions {
                             standard: [a, b, c, d],
                             before: before as u32,
                             stream: stream as u32,
+                            first: first != 0,
                         });
                     }
                     _ => return None,
@@ -246,6 +256,7 @@ mod tests {
                 standard: [1, 2, 3, 4],
                 before: 9,
                 stream: 10,
+                first: true,
             }),
             trace: true,
             bisect: Some(u64::MAX),
@@ -270,6 +281,7 @@ mod tests {
             recording: 1002,
             files: 1003,
             script: 1004,
+            fixed: false,
         };
         sent.own.lineage = u64::MAX - 1;
         sent.own.children = 3;

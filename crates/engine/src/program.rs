@@ -121,6 +121,8 @@ pub struct RecordOptions {
     pub before: u32,
     /// The stream that was reserved for this process, or 0.
     pub stream: u32,
+    /// This process is the one that began the recording.
+    pub first: bool,
 }
 
 impl Options {

@@ -182,7 +182,7 @@ fn executor(request: Request) -> Result<Executor, LoadError> {
 fn open_recorder(options: &Options, hidden: &Hidden) -> Option<Box<Recorder>> {
     let record = options.record.as_ref()?;
     let standard = Standard::from_words(record.standard);
-    match Recorder::open(hidden.recording, record.stream, standard) {
+    match Recorder::open(hidden.recording, record.stream, record.first, standard) {
         Ok(recorder) => Some(Box::new(recorder)),
         Err(error) => {
             stop::warn(&format!("can't go on recording: {error}"));

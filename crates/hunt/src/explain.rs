@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use clew_recording::event::StreamId;
+use clew_recording::process;
 use clew_recording::reader::StreamInfo;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
@@ -144,11 +145,12 @@ fn program(streams: &[StreamInfo], stream: StreamId) -> Vec<String> {
     let Some(chosen) = streams.iter().find(|info| info.id == stream) else {
         return words;
     };
-    let pid = chosen.start.pid;
-    if streams.first().is_some_and(|first| first.start.pid != pid) {
-        words.extend(["--pid".into(), pid.to_string()]);
+    if chosen.process != 1
+        && let Some(name) = process::name(streams, chosen.process)
+    {
+        words.extend(["--pid".into(), name.to_string()]);
     }
-    let of_pid = streams.iter().filter(|info| info.start.pid == pid);
+    let of_pid = (streams.iter()).filter(|info| info.process == chosen.process);
     let of_pid: Vec<StreamId> = of_pid.map(|info| info.id).collect();
     if of_pid.last() != Some(&stream)
         && let Some(n) = of_pid.iter().position(|&id| id == stream)

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use crate::event::StreamId;
 use crate::futex::{self, RobustList};
-pub use crate::producer::Producer;
+pub use crate::producer::{Producer, leaves};
 use crate::shared::*;
 
 /// Bytes of a ring.
@@ -67,6 +67,7 @@ pub enum Status {
 #[derive(Clone, Copy)]
 pub struct Channel {
     control: &'static Control,
+    /// Where the descriptor was when this was made. Whoever moves it says so, by [`Self::with_fd`].
     fd: RawFd,
 }
 
@@ -178,6 +179,8 @@ impl Channel {
                 let stream = self.control.next_stream.fetch_add(1, Relaxed);
                 slot.stream.store(stream, Relaxed);
                 slot.maker.store(pid(), Relaxed);
+                // What the maker says of the pid is said in its namespace.
+                slot.namespace.store(pid_namespace(), Relaxed);
                 slot.state.store(state::RESERVED, SeqCst);
                 return Ok(stream);
             }
@@ -203,12 +206,29 @@ impl Channel {
         }
     }
 
+    /// The process of a reserved stream can't take it, for a reason told by errno: it runs unrecorded. False
+    /// if the stream was given up already, and its process counted as missing.
+    pub fn give_up(&self, stream: StreamId, errno: i32) -> bool {
+        let Some((_, slot)) = self.find(stream) else {
+            return false;
+        };
+        slot.why.store(errno, SeqCst);
+        let given_up = slot
+            .state
+            .compare_exchange(state::RESERVED, state::UNRECORDED, SeqCst, Relaxed)
+            .is_ok();
+        self.rouse_writer();
+        given_up
+    }
+
     /// The calling thread writes a reserved stream from now on, until it ends.
     pub fn producer_of(&self, stream: StreamId) -> io::Result<Producer> {
         let (index, slot) = self.find(stream).ok_or(io::ErrorKind::BrokenPipe)?;
         let ring = map_ring(self.fd, self.ring_offset(index))?;
-        let _ = slot.pid.compare_exchange(0, pid(), SeqCst, Relaxed);
-        slot.namespace.store(pid_namespace(), Relaxed);
+        // Its own view counts from here on; the maker's may be that of another namespace.
+        slot.namespace.store(0, SeqCst);
+        slot.pid.store(pid(), SeqCst);
+        slot.namespace.store(pid_namespace(), SeqCst);
         // SAFETY: slot and list stay mapped for good; the thread's exec and death are what it is for.
         unsafe { RobustList::own(slot.list.get(), &slot.owner)? };
         if slot
@@ -272,11 +292,6 @@ impl Channel {
                 other => futex::wait(&line.attention, other, Some(LOOK)),
             }
         }
-    }
-
-    /// Whether the calling process is the one that began the recording, and whose end people wait for.
-    pub fn is_first(&self) -> bool {
-        self.control.launcher.load(Relaxed) == pid()
     }
 
     /// Waits until all that anybody has committed before is in the file, or can't get there any more.

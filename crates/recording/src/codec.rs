@@ -34,6 +34,7 @@ mod kind {
     pub const REGISTERS: u8 = 0x41;
     pub const EXTENDED: u8 = 0x42;
     pub const MAP: u8 = 0x43;
+    pub const OUTPUT: u8 = 0x44;
 }
 
 /// What both sides remember of a stream.
@@ -212,7 +213,7 @@ impl Encoder {
     pub fn effect(&mut self, effect: &Effect, room: &mut [u8]) -> usize {
         let memory = &mut self.memory;
         let long = match effect {
-            Effect::Registers { .. } => 0,
+            Effect::Registers { .. } | Effect::Output { .. } => 0,
             Effect::Memory { bytes, .. } | Effect::Extended(bytes) | Effect::Map(bytes) => {
                 bytes.len()
             }
@@ -238,6 +239,11 @@ impl Encoder {
             Effect::Map(bytes) => {
                 out.bytes(bytes);
                 kind::MAP
+            }
+            Effect::Output { order, bytes } => {
+                out.number(*order);
+                out.number(*bytes);
+                kind::OUTPUT
             }
         })
     }
@@ -501,6 +507,10 @@ impl Decoder {
             }
             kind::EXTENDED => Effect::Extended(take_rest(input)?),
             kind::MAP => Effect::Map(take_rest(input)?),
+            kind::OUTPUT => Effect::Output {
+                order: input.number()?,
+                bytes: input.number()?,
+            },
             _ => return Err(Malformed),
         };
         Ok(effect)

@@ -16,6 +16,10 @@ pub type ThreadId = u32;
 /// Number of a stream in its recording, counted from 1.
 pub type StreamId = u32;
 
+/// Number of a process in its recording, counted from 1 in the order in which they began. A pid may be that of
+/// several: in nested pid namespaces, or one after the other.
+pub type ProcessId = u32;
+
 /// How many general registers an event can change: sixteen, then rip, rflags, fs and gs bases.
 pub const REGISTERS: usize = 20;
 
@@ -61,7 +65,7 @@ pub enum End {
 pub struct Output {
     /// 1 or 2.
     pub to: u8,
-    /// Its place among all outputs of all processes.
+    /// Its place among all outputs of all processes; 0 if it goes out in pieces, each an [`Effect::Output`].
     pub order: u64,
 }
 
@@ -219,6 +223,12 @@ pub enum Effect<'a> {
     Extended(&'a [u8]),
     /// A change of mappings, see [`crate::maps`].
     Map(&'a [u8]),
+    /// So many bytes more of what the current thread's waiting call writes have gone out, at this place among
+    /// all outputs.
+    Output {
+        order: u64,
+        bytes: u64,
+    },
 }
 
 impl fmt::Debug for Effect<'_> {
@@ -228,6 +238,7 @@ impl fmt::Debug for Effect<'_> {
             Effect::Registers { mask, values } => write!(f, "registers {mask:#x} {values:x?}"),
             Effect::Extended(bytes) => write!(f, "extended {}", bytes.len()),
             Effect::Map(bytes) => write!(f, "map {bytes:02x?}"),
+            Effect::Output { order, bytes } => write!(f, "output {bytes} at {order}"),
         }
     }
 }

@@ -5,10 +5,12 @@
 //! - [`bytes`]: numbers to bytes and back
 //! - [`maps`]: changes of mappings
 //! - [`channel`]: from recorded processes to the writer, through shared memory
+//! - [`outlet`]: standard output and error, written to by one process at a time
 //! - [`sharing`]: who may touch a page that recorded processes share
 //! - [`writer`]: the process that writes the log
 //! - [`log`]: the log's format
 //! - [`reader`]: from the log back to events
+//! - [`process`]: which process somebody means
 //! - [`folder`]: where recordings live
 //! - [`meta`]: what is known of one before its first event
 //! - [`summary`]: what one is about, in short
@@ -22,8 +24,10 @@ mod futex;
 pub mod log;
 pub mod maps;
 pub mod meta;
+pub mod outlet;
 pub mod pack;
 pub mod position;
+pub mod process;
 mod producer;
 pub mod reader;
 pub mod script;

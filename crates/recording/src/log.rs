@@ -14,7 +14,7 @@ use crate::event::StreamId;
 /// The log's name in a recording's folder.
 pub const NAME: &str = "log";
 /// The version of everything in the log, records included.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 pub const MAGIC: [u8; 8] = *b"clew log";
 /// Length of the file's header.
 pub const FILE_HEADER: usize = 16;
@@ -42,6 +42,8 @@ pub enum Kind {
     StreamEnd(StreamEnd),
     /// No more of anything comes.
     End,
+    /// The process of this stream isn't recorded; its bytes say why, in words.
+    Unrecorded,
 }
 
 /// How a stream ended, as far as the writer knows.
@@ -56,12 +58,13 @@ pub enum StreamEnd {
 }
 
 impl Kind {
-    const ALL: [Kind; 5] = [
+    const ALL: [Kind; 6] = [
         Kind::Records,
         Kind::StreamEnd(StreamEnd::Ended),
         Kind::StreamEnd(StreamEnd::Exec),
         Kind::StreamEnd(StreamEnd::Gone),
         Kind::End,
+        Kind::Unrecorded,
     ];
 
     /// In the file, kinds are numbered from 1.
@@ -70,6 +73,7 @@ impl Kind {
             Kind::Records => 1,
             Kind::StreamEnd(end) => 2 + end as u8,
             Kind::End => 5,
+            Kind::Unrecorded => 6,
         }
     }
 
@@ -151,7 +155,7 @@ impl Chunk {
                 _ => chunk.stored < chunk.raw,
             }
             && match chunk.kind {
-                Kind::Records => chunk.stream != 0 && chunk.raw != 0,
+                Kind::Records | Kind::Unrecorded => chunk.stream != 0 && chunk.raw != 0,
                 Kind::StreamEnd(_) => chunk.stream != 0 && chunk.raw == 0,
                 Kind::End => chunk.stream == 0 && chunk.raw == 0,
             };

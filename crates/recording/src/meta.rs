@@ -80,7 +80,7 @@ pub enum MetaError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     #[error(
-        "recorded by clew {clew} in format {format}; this one reads format {FORMAT}: replay it with \
+        "recorded by clew {clew} in format {format}; this one reads up to {FORMAT}: replay it with \
          clew {clew}"
     )]
     Format { format: u32, clew: String },
@@ -124,7 +124,7 @@ impl Meta {
     /// Whether this clew can replay it on a machine like `here`.
     pub fn fits(&self, here: &Machine) -> Result<(), Unfit> {
         let clew = || self.clew.clone();
-        if self.format != FORMAT {
+        if !(1..=FORMAT).contains(&self.format) {
             return Err(Unfit::Format {
                 format: self.format,
                 clew: clew(),
@@ -156,7 +156,7 @@ fn version_first(bytes: &[u8]) -> Option<String> {
         clew: String,
     }
     let Version { format, clew } = serde_json::from_slice(bytes).ok()?;
-    (format != FORMAT).then(|| Unfit::Format { format, clew }.to_string())
+    (!(1..=FORMAT).contains(&format)).then(|| Unfit::Format { format, clew }.to_string())
 }
 
 /// All of a regular file, if it isn't longer than `most`. Neither links nor FIFOs are opened.

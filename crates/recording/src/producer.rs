@@ -1,11 +1,23 @@
 //! A stream's way into the channel.
 
-use std::sync::atomic::{Ordering::*, fence};
+use std::sync::atomic::{AtomicPtr, Ordering::*, fence};
 
 use crate::channel::{Channel, Finished, LOOK, LOT, RING, Status};
 use crate::event::{LONGEST_RECORD, StreamId};
 use crate::futex::{self, RobustList};
 use crate::shared::{Slot, attention, state};
+
+/// The slot that this process writes, for [`leaves`].
+static MINE: AtomicPtr<Slot> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The process is about to end, or to become another program, by its own doing; or it isn't after all.
+/// Whoever is gone without having said so was killed. Does nothing in processes that don't record.
+pub fn leaves(it_does: bool) {
+    // SAFETY: slots stay mapped for good, and nothing in them but atomic numbers is touched.
+    if let Some(slot) = unsafe { MINE.load(Relaxed).as_ref() } {
+        slot.leaves.store(it_does as u32, SeqCst);
+    }
+}
 
 /// One stream's way in. For one thread: the one that made it.
 ///
@@ -29,6 +41,7 @@ pub struct Producer {
 impl Producer {
     /// `ring` is the slot's, mapped twice in a row; the calling thread owns the slot.
     pub(crate) fn new(channel: Channel, slot: &'static Slot, ring: *mut u8) -> Producer {
+        MINE.store(std::ptr::from_ref(slot).cast_mut(), Relaxed);
         Producer {
             channel,
             slot,
@@ -126,6 +139,11 @@ impl Producer {
                 .state
                 .compare_exchange(state::LIVE, state::EXEC, SeqCst, Relaxed);
         }
+    }
+
+    /// This process, a fork of the one that wrote, doesn't record.
+    pub fn forget() {
+        MINE.store(std::ptr::null_mut(), Relaxed);
     }
 
     /// Whether records still get to the file. Cheap: to be asked after every event.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::bytes::Malformed;
 use crate::codec::Decoder;
-use crate::event::{Event, Record, Start, StreamId};
+use crate::event::{Event, Origin, ProcessId, Record, Start, StreamId};
 use crate::log::{self, CHUNK_HEADER, Chunk, FILE_HEADER, Kind, StreamEnd, Unpacker};
 
 /// The folder with copies of files, in a recording's folder.
@@ -58,6 +58,8 @@ pub enum ReadError {
 #[derive(Clone, Debug)]
 pub struct StreamInfo {
     pub id: StreamId,
+    /// Whose: the streams of a process are those that follow each other by exec.
+    pub process: ProcessId,
     /// Bytes of records.
     pub raw: u64,
     /// How it ended; `None` if the log ends first: what comes last may be missing.
@@ -72,6 +74,15 @@ impl StreamInfo {
     }
 }
 
+/// A process that ran without being recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unrecorded {
+    /// The stream that it would have had.
+    pub stream: StreamId,
+    /// Who it is, and why it isn't recorded.
+    pub text: String,
+}
+
 /// A chunk and where its bytes begin in the log.
 type Placed = (u64, Chunk);
 
@@ -82,6 +93,7 @@ pub struct Recording {
     streams: Vec<StreamInfo>,
     /// For each of `streams`.
     chunks: Vec<Arc<[Placed]>>,
+    unrecorded: Vec<Unrecorded>,
     complete: bool,
     good: u64,
 }
@@ -121,6 +133,7 @@ impl Recording {
             file: Arc::new(file),
             streams: Vec::new(),
             chunks: Vec::new(),
+            unrecorded: Vec::new(),
             complete: false,
             good: 0,
         };
@@ -142,6 +155,8 @@ impl Recording {
         self.good = scan.good;
         self.streams.clear();
         self.chunks.clear();
+        self.unrecorded = scan.unrecorded;
+        let mut processes = 0;
         let mut good = true;
         for stream in scan.streams {
             let chunks: Arc<[Placed]> = stream.chunks.into();
@@ -154,8 +169,19 @@ impl Recording {
                     continue;
                 }
             };
+            // Numbers only grow: the stream before an exec is there already. Without one (the first of all,
+            // and what the child of a vfork starts) a process begins.
+            let before = match start.origin {
+                Origin::Exec { before } => self.info(before),
+                Origin::Fork { .. } => None,
+            };
+            let process = before.map(|info| info.process).unwrap_or_else(|| {
+                processes += 1;
+                processes
+            });
             self.streams.push(StreamInfo {
                 id: stream.id,
+                process,
                 raw: chunks.iter().map(|(_, chunk)| chunk.raw as u64).sum(),
                 end: stream.end,
                 start,
@@ -173,6 +199,33 @@ impl Recording {
     /// was written.
     pub fn streams(&self) -> &[StreamInfo] {
         &self.streams
+    }
+
+    /// What is known of a stream.
+    pub fn info(&self, id: StreamId) -> Option<&StreamInfo> {
+        let found = self.streams.binary_search_by_key(&id, |info| info.id);
+        found.ok().map(|index| &self.streams[index])
+    }
+
+    /// The streams of one process, in order.
+    pub fn of_process(&self, process: ProcessId) -> impl Iterator<Item = &StreamInfo> {
+        self.streams
+            .iter()
+            .filter(move |info| info.process == process)
+    }
+
+    /// How many processes there are in the recording.
+    pub fn processes(&self) -> u32 {
+        self.streams
+            .iter()
+            .map(|info| info.process)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Processes that aren't in it although they were there.
+    pub fn unrecorded(&self) -> &[Unrecorded] {
+        &self.unrecorded
     }
 
     pub fn stream(&self, id: StreamId) -> Result<StreamReader, ReadError> {
@@ -257,8 +310,9 @@ fn check_header(file: &File, path: &Path) -> Result<(), OpenError> {
     }
     let found = u32::from_le_bytes([8, 9, 10, 11].map(|n| header[n]));
     match found {
-        log::VERSION => Ok(()),
         0 => Err(OpenError::NotALog(path.into())),
+        // What the first version has, the second has too.
+        1..=log::VERSION => Ok(()),
         _ => Err(OpenError::Newer {
             path: path.into(),
             found,
@@ -276,6 +330,7 @@ struct Scanned {
 struct Scan {
     /// In order of their numbers.
     streams: Vec<Scanned>,
+    unrecorded: Vec<Unrecorded>,
     complete: bool,
     good: u64,
 }
@@ -304,9 +359,25 @@ impl Scan {
             .last()
             .map_or(FILE_HEADER as u64, |(at, chunk)| at + chunk.stored as u64);
         let mut streams = std::collections::BTreeMap::new();
+        let mut unrecorded = Vec::new();
         for (at, chunk) in all {
-            if chunk.kind == Kind::End {
-                continue;
+            match chunk.kind {
+                Kind::End => continue,
+                Kind::Unrecorded => {
+                    let mut text = Vec::new();
+                    let read = Unpacker::default().unpack(file, &chunk, at, &[], &mut text)?;
+                    if read.is_none() {
+                        text = b"a process isn't recorded".to_vec();
+                    }
+                    // The writer says less.
+                    text.truncate(1000);
+                    unrecorded.push(Unrecorded {
+                        stream: chunk.stream,
+                        text: String::from_utf8_lossy(&text).into_owned(),
+                    });
+                    continue;
+                }
+                _ => {}
             }
             let scanned = streams.entry(chunk.stream).or_insert_with(|| Scanned {
                 id: chunk.stream,
@@ -320,6 +391,7 @@ impl Scan {
         }
         Ok(Scan {
             streams: streams.into_values().collect(),
+            unrecorded,
             complete,
             good,
         })

@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 use crate::channel::{LOT, RING};
 use crate::futex::RobustList;
+use crate::outlet::Outlet;
 
 /// How many processes are recorded at the same time at most.
 pub const MOST_SLOTS: usize = 4096;
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"clewchan");
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 pub const PAGE: usize = 4096;
 
 /// What the writer wants from processes that commit ([`Control::attention`]).
@@ -37,6 +38,8 @@ pub mod state {
     pub const ENDED: u32 = 3;
     /// The same, and the process goes on in another stream.
     pub const EXEC: u32 = 4;
+    /// Its process couldn't take it, and runs unrecorded; [`super::Slot::why`] says why.
+    pub const UNRECORDED: u32 = 5;
 }
 
 #[repr(C, align(4096))]
@@ -63,6 +66,8 @@ pub struct Control {
     pub rounds: AtomicU32,
     /// Somebody does.
     pub round_wanted: AtomicU32,
+    /// Standard output and error; if both are one file, the first for both.
+    pub outlets: [Outlet; 2],
     /// Which slots are in use.
     pub taken: [AtomicU64; MOST_SLOTS / 64],
 }
@@ -91,6 +96,11 @@ pub struct Slot {
     pub maker: AtomicI32,
     /// The pid namespace of `pid`, an inode number; 0 if not known.
     pub namespace: AtomicU64,
+    /// Not 0 while the process may end, or become another program, by its own doing: whoever is gone
+    /// otherwise was killed.
+    pub leaves: AtomicU32,
+    /// The errno that an unrecorded process met.
+    pub why: AtomicI32,
     /// The robust futex of the thread that writes.
     pub owner: AtomicU32,
     /// Only the kernel and the thread that writes look at it.
@@ -242,11 +252,17 @@ impl Slot {
         ] {
             word.store(0, SeqCst);
         }
-        for word in [&self.reader.waiting, &self.stream, &self.owner] {
+        for word in [
+            &self.reader.waiting,
+            &self.stream,
+            &self.owner,
+            &self.leaves,
+        ] {
             word.store(0, SeqCst);
         }
-        self.pid.store(0, SeqCst);
-        self.maker.store(0, SeqCst);
+        for word in [&self.pid, &self.maker, &self.why] {
+            word.store(0, SeqCst);
+        }
         self.state.store(state::FREE, SeqCst);
     }
 }

@@ -3,14 +3,15 @@
 //! A complete recording never changes, so its summary is computed once and kept in `summary.json`,
 //! together with the size of the log it was made from; with another size it isn't believed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::event::{
-    Call, Effect, End as CallEnd, Event, Origin, Place, Record, Start, StreamId, ThreadId,
+    Call, Effect, End as CallEnd, Event, Origin, Place, ProcessId, Record, Start, StreamId,
+    ThreadId,
 };
 use crate::meta::{read_bounded, replace_file};
 use crate::reader::{OpenError, Recording};
@@ -18,7 +19,7 @@ use crate::{log, pack};
 
 pub const FILE: &str = "summary.json";
 /// Changes with the fields and how they are computed.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const MOST_BYTES: u64 = 256 << 20;
 /// More notes of different text, or threads of a process, are only counted.
 const MOST_NOTES: usize = 200;
@@ -42,6 +43,10 @@ pub struct Summary {
     pub calls: BTreeMap<u32, Calls>,
     pub streams: Vec<Stream>,
     pub notes: Vec<Note>,
+    /// Processes that ran without being recorded: who, and why.
+    pub unrecorded: Vec<String>,
+    /// Processes that were killed before their first event.
+    pub unborn: u64,
     /// What the recording takes on disk, in how many files besides log and metadata.
     pub disk_bytes: u64,
     pub files: u64,
@@ -76,6 +81,8 @@ pub enum End {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stream {
     pub id: StreamId,
+    /// Whose: pids aren't unique.
+    pub process: ProcessId,
     pub pid: i32,
     pub parent_pid: i32,
     /// The stream of the same process before its exec, or of the process that forked it; 0: none.
@@ -125,14 +132,29 @@ impl Summary {
         }
     }
 
-    /// The streams of one process, in order.
-    pub fn process(&self, pid: i32) -> impl Iterator<Item = &Stream> {
-        self.streams.iter().filter(move |stream| stream.pid == pid)
+    /// The streams of one process, in order. The recorded program itself is process 1.
+    pub fn process(&self, process: ProcessId) -> impl Iterator<Item = &Stream> {
+        self.streams
+            .iter()
+            .filter(move |stream| stream.process == process)
     }
 
-    /// The pid of the recorded program itself.
-    pub fn first_pid(&self) -> Option<i32> {
-        self.streams.first().map(|stream| stream.pid)
+    /// How many processes are in the recording.
+    pub fn processes(&self) -> u32 {
+        let all = self.streams.iter().map(|stream| stream.process);
+        all.max().unwrap_or(0)
+    }
+
+    /// A name for a process that no other has: its pid, and its number where the pid isn't enough.
+    pub fn name(&self, process: ProcessId) -> String {
+        let Some(first) = self.process(process).next() else {
+            return format!("#{process}");
+        };
+        let mut others = self.streams.iter().filter(|s| s.process != process);
+        match others.any(|other| other.pid == first.pid) {
+            true => format!("{}#{process}", first.pid),
+            false => first.pid.to_string(),
+        }
     }
 }
 
@@ -171,6 +193,9 @@ pub fn of(folder: &Path) -> Result<Summary, OpenError> {
 
 fn read(recording: &Recording, log_bytes: u64, writing: bool) -> Summary {
     let mut builder = Builder::new(log_bytes);
+    for one in recording.unrecorded() {
+        builder.unrecorded(one.stream, &one.text);
+    }
     for info in recording.streams() {
         builder.stream(info.id, &info.start);
         let mut reader = match recording.stream(info.id) {
@@ -242,6 +267,9 @@ pub fn text(bytes: &[u8]) -> String {
 /// Makes a summary of events.
 pub struct Builder {
     summary: Summary,
+    /// Streams whose processes aren't recorded, and those that were forked.
+    unrecorded: Vec<StreamId>,
+    forked: Vec<StreamId>,
     /// Where the current stream's threads stand: the running one, and indices by number.
     current: ThreadId,
     threads: BTreeMap<ThreadId, usize>,
@@ -262,12 +290,24 @@ impl Builder {
                 calls: BTreeMap::new(),
                 streams: Vec::new(),
                 notes: Vec::new(),
+                unrecorded: Vec::new(),
+                unborn: 0,
                 disk_bytes: 0,
                 files: 0,
                 damage: None,
             },
+            unrecorded: Vec::new(),
+            forked: Vec::new(),
             current: 0,
             threads: BTreeMap::new(),
+        }
+    }
+
+    /// The process that would have had this stream isn't in the recording.
+    pub fn unrecorded(&mut self, stream: StreamId, text: &str) {
+        self.unrecorded.push(stream);
+        if self.summary.unrecorded.len() < MOST_NOTES {
+            self.summary.unrecorded.push(text.into());
         }
     }
 
@@ -277,8 +317,18 @@ impl Builder {
             Origin::Exec { before } => (before, false),
             Origin::Fork { parent } => (parent, true),
         };
+        let streams = &self.summary.streams;
+        let before = match forked {
+            false => streams.binary_search_by_key(&from, |stream| stream.id).ok(),
+            true => None,
+        };
+        let process = match before {
+            Some(index) => streams[index].process,
+            None => self.summary.processes() + 1,
+        };
         self.summary.streams.push(Stream {
             id,
+            process,
             pid: start.pid,
             parent_pid: start.parent_pid,
             from,
@@ -356,6 +406,7 @@ impl Builder {
                     stream.threads[n].ended = true;
                 }
             }
+            Event::Forked { stream, .. } => self.forked.push(stream),
             Event::Exec { .. } => stream.end = End::Exec,
             Event::Exited { status, .. } => stream.end = End::Exited { status },
             Event::Killed { signo, .. } => stream.end = End::Killed { signal: signo },
@@ -389,6 +440,13 @@ impl Builder {
 
     /// The summary; `recording` if more may follow.
     pub fn finish(mut self, recording: bool) -> Summary {
+        let there: BTreeSet<StreamId> = (self.summary.streams.iter().map(|stream| stream.id))
+            .chain(self.unrecorded)
+            .collect();
+        if !recording {
+            let gone = self.forked.iter().filter(|stream| !there.contains(stream));
+            self.summary.unborn = gone.count() as u64;
+        }
         let streams = &mut self.summary.streams;
         streams.sort_by_key(|stream| stream.id);
         // An exec that failed is followed by the call's result; one that didn't, by a new stream.
@@ -509,8 +567,33 @@ mod tests {
         assert_eq!((first.end, child.end), (End::Exec, End::CutOff));
         assert_eq!(first.threads.len(), 2);
         assert!(first.threads[1].ended && !first.threads[0].ended);
-        assert_eq!(summary.process(7).count(), 2);
+        assert_eq!(summary.process(1).count(), 2);
+        assert_eq!((summary.processes(), summary.unborn), (2, 0));
+        assert_eq!((summary.name(1), summary.name(2)), ("7".into(), "9".into()));
         assert_eq!(build(true).streams[1].end, End::Recording);
+    }
+
+    #[test]
+    fn processes_are_told_apart_and_counted() {
+        let mut builder = Builder::new(1);
+        builder.unrecorded(4, "process 5 isn't recorded: why");
+        builder.stream(1, &start(1, Origin::Exec { before: 0 }));
+        for stream in 2..=4 {
+            let forked = Event::Forked {
+                ticks: 0,
+                stream,
+                pid: 5,
+            };
+            builder.record(&Record::Event(forked));
+        }
+        // In a namespace of its own the child has the first one's pid.
+        builder.stream(2, &start(1, Origin::Fork { parent: 1 }));
+        builder.stream(5, &start(1, Origin::Exec { before: 2 }));
+        let summary = builder.finish(false);
+        assert_eq!((summary.processes(), summary.unborn), (2, 1));
+        assert_eq!(summary.name(2), "1#2");
+        assert_eq!(summary.process(2).count(), 2);
+        assert_eq!(summary.unrecorded.len(), 1);
     }
 
     #[test]

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use crate::bytes::Reader;
 use crate::channel::{Channel, RING};
+use crate::codec::Encoder;
+use crate::event::{Cause, Event, LONGEST_RECORD, Place};
 use crate::futex;
 use crate::log::{self, FILE_HEADER, Kind, Packer, StreamEnd};
 use crate::shared::{self, PAGE, Slot, attention, state};
@@ -161,7 +163,8 @@ impl Writing {
                     self.unsure.entry(index).or_insert_with(Instant::now);
                     Look::Nothing
                 }
-                state::RESERVED => self.look_for_process(index, slot),
+                state::RESERVED => self.look_for_process(index, slot)?,
+                state::UNRECORDED => self.unrecorded(index, slot)?,
                 state => self.drain(index, slot, state)?,
             };
             if look == Look::Moved {
@@ -177,32 +180,52 @@ impl Writing {
     }
 
     /// Ends a reserved slot if its process won't come; the next look frees it.
-    fn look_for_process(&mut self, index: usize, slot: &Slot) -> Look {
+    fn look_for_process(&mut self, index: usize, slot: &Slot) -> Result<Look, Full> {
         let expected = slot.pid.load(SeqCst);
         let life = match expected {
+            _ if !self.is_near(slot) => Life::Unknown,
             0 => self.watch.add_bystander(slot.maker.load(SeqCst)),
             pid => self.watch.add(pid),
         };
-        let lost = match life {
-            Life::Watched => false,
-            Life::Dead if expected != 0 => true,
+        let end = match life {
+            Life::Watched => return Ok(Look::Nothing),
+            Life::Dead if expected != 0 => state::ENDED,
             // The child of a dead process, or nobody knows.
             _ => {
-                self.unsure
-                    .entry(index)
-                    .or_insert_with(Instant::now)
-                    .elapsed()
-                    > GRACE
+                let since = self.unsure.entry(index).or_insert_with(Instant::now);
+                if since.elapsed() <= GRACE {
+                    return Ok(Look::Nothing);
+                }
+                slot.why.store(libc::ETIMEDOUT, SeqCst);
+                state::UNRECORDED
             }
         };
-        if lost {
-            // If the process comes at the same time one of both succeeds.
-            let _ = slot
-                .state
-                .compare_exchange(state::RESERVED, state::ENDED, SeqCst, Relaxed);
-            return Look::Moved;
-        }
-        Look::Nothing
+        // If the process comes at the same time one of both succeeds.
+        let _ = slot
+            .state
+            .compare_exchange(state::RESERVED, end, SeqCst, Relaxed);
+        Ok(Look::Moved)
+    }
+
+    /// Whether the pids in a slot mean what they mean here: one of another namespace may be anybody's.
+    fn is_near(&self, slot: &Slot) -> bool {
+        self.namespace != 0 && slot.namespace.load(SeqCst) == self.namespace
+    }
+
+    /// Writes down that a process isn't recorded, and frees its slot.
+    fn unrecorded(&mut self, index: usize, slot: &Slot) -> Result<Look, Full> {
+        let why = match slot.why.load(SeqCst) {
+            libc::ETIMEDOUT => "it didn't begin within two seconds".into(),
+            errno => io::Error::from_raw_os_error(errno).to_string(),
+        };
+        let text = match slot.pid.load(SeqCst) {
+            0 => format!("a process isn't recorded: {why}"),
+            pid => format!("process {pid} isn't recorded: {why}"),
+        };
+        let stream = slot.stream.load(SeqCst);
+        self.append(Kind::Unrecorded, stream, text.as_bytes(), None)?;
+        self.free(index, slot, StreamEnd::Ended);
+        Ok(Look::Moved)
     }
 
     /// Writes what is in a ring; ends the stream if it is over.
@@ -243,6 +266,9 @@ impl Writing {
             notify(slot);
         }
         if let Some(end) = end {
+            if head != 0 && end == StreamEnd::Gone && slot.leaves.load(SeqCst) == 0 {
+                self.append_death(index, stream)?;
+            }
             if head != 0 {
                 self.append(Kind::StreamEnd(end), stream, &[], None)?;
             }
@@ -260,9 +286,7 @@ impl Writing {
         if owner & futex::OWNER == 0 || owner & futex::OWNER_DIED != 0 {
             return false;
         }
-        // A pid of another namespace may be anybody's here.
-        let known = self.namespace != 0 && slot.namespace.load(SeqCst) == self.namespace;
-        let life = match known {
+        let life = match self.is_near(slot) {
             true => self.watch.add(slot.pid.load(SeqCst)),
             false => Life::Unknown,
         };
@@ -284,6 +308,20 @@ impl Writing {
         let first = to.len().min(RING - from as usize);
         self.memory.read_exact_at(&mut to[..first], ring + from)?;
         self.memory.read_exact_at(&mut to[first..], ring)
+    }
+
+    /// The last event of a process that went without a word: nothing else than SIGKILL ends one so. Where it
+    /// was by then nobody knows; it is told as if it had come no further than its last event.
+    fn append_death(&mut self, index: usize, stream: u32) -> Result<(), Full> {
+        let death = Event::Killed {
+            place: Place::default(),
+            cause: Cause::Outside,
+            signo: libc::SIGKILL,
+        };
+        let mut room = vec![0; LONGEST_RECORD];
+        // Such an event is in no way a difference to those before it.
+        let len = Encoder::default().event(&death, &mut room);
+        self.append(Kind::Records, stream, &room[..len], Some(index))
     }
 
     /// Appends a chunk, or leaves the log as it was.
@@ -313,7 +351,9 @@ impl Writing {
     fn free(&mut self, index: usize, slot: &Slot, end: StreamEnd) {
         let pid = slot.pid.load(SeqCst);
         if end == StreamEnd::Ended {
-            self.watch.forget(pid);
+            if self.is_near(slot) {
+                self.watch.forget(pid);
+            }
         } else if self.unsure.contains_key(&index) {
             self.linger = Some(Instant::now() + GRACE);
         }

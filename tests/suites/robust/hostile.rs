@@ -73,6 +73,12 @@ pub fn encode(record: &Record) -> Owned {
                 e.effect(&Effect::Extended(&bytes), room)
             }))
         }
+        Record::Effect(Effect::Output { order, bytes }) => {
+            let (order, bytes) = (*order, *bytes);
+            Owned(Box::new(move |e, room| {
+                e.effect(&Effect::Output { order, bytes }, room)
+            }))
+        }
         Record::Effect(Effect::Registers { mask, values }) => {
             let (mask, values) = (*mask, *values);
             Owned(Box::new(move |e, room| {

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use clew_recording::process::ProcessName;
 
 use crate::arguments::{Engine, Guest};
 
@@ -189,8 +190,8 @@ pub struct Replay {
     pub recording: Option<OsString>,
 
     /// Which process to replay (default: the program that was recorded)
-    #[arg(long, value_name = "P", value_parser = clap::value_parser!(i32).range(1..))]
-    pub pid: Option<i32>,
+    #[arg(long, value_name = "P")]
+    pub pid: Option<ProcessName>,
 
     /// Compare memory too wherever the recording has a checksum of it, not only at the end, and say
     /// how much was compared
@@ -218,8 +219,8 @@ pub struct Debug {
     pub recording: Option<OsString>,
 
     /// Which process (default: the program that was recorded)
-    #[arg(long, value_name = "P", value_parser = clap::value_parser!(i32).range(1..))]
-    pub pid: Option<i32>,
+    #[arg(long, value_name = "P")]
+    pub pid: Option<ProcessName>,
 
     /// Which program of a process that has run several, one exec after the other: 1 is the first
     /// (default: the last)
@@ -279,8 +280,8 @@ pub struct Watch {
     pub sample: Option<u32>,
 
     /// Which process (default: the program that was recorded)
-    #[arg(long, value_name = "P", value_parser = clap::value_parser!(i32).range(1..))]
-    pub pid: Option<i32>,
+    #[arg(long, value_name = "P")]
+    pub pid: Option<ProcessName>,
 
     /// Which program of a process that has run several, one exec after the other: 1 is the first
     /// (default: the last)
@@ -326,8 +327,8 @@ pub struct Dump {
     pub recording: Option<OsString>,
 
     /// Events of this process (default: the program that was recorded)
-    #[arg(long, value_name = "P", value_parser = clap::value_parser!(i32).range(1..))]
-    pub pid: Option<i32>,
+    #[arg(long, value_name = "P")]
+    pub pid: Option<ProcessName>,
 
     /// Events of all processes, by time
     #[arg(long, conflicts_with = "pid")]

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::arguments::Info;
-use super::{dump::names, end_style, end_text, find, ls, name};
+use super::{dump::names, end_style, end_text, find, name};
 use crate::machine;
 use crate::text::{self, Style};
 use clew_recording::event::StreamId;
@@ -73,9 +73,10 @@ pub fn info(line: &Info, envp: &[&CStr]) -> i32 {
             style.bad(&text::plain(&format!("can't be replayed here: {why}")))
         );
     }
-    let count = text::counted(ls::processes(&summary), "process");
+    let count = text::counted(summary.processes().into(), "process");
     let _ = writeln!(out, "\n{}", style.bold(&count));
     tree(&summary, style, &mut out);
+    missing(&summary, style, &mut out);
     counts(&summary, style, &mut out);
     notes(&summary, style, &mut out);
     text::print(&out);
@@ -189,12 +190,12 @@ fn tree(summary: &Summary, style: Style, out: &mut String) {
     let mut stack: Vec<(&Stream, usize)> = Vec::new();
     push(0, 0, &mut stack);
     while let Some((stream, depth)) = stack.pop() {
-        process(stream, depth, style, out);
+        process(&summary.name(stream.process), stream, depth, style, out);
         push(stream.id, depth, &mut stack);
     }
 }
 
-fn process(stream: &Stream, depth: usize, style: Style, out: &mut String) {
+fn process(name: &str, stream: &Stream, depth: usize, style: Style, out: &mut String) {
     let indent = "  ".repeat(depth + 1);
     let command = if stream.argv.is_empty() {
         stream.exe.clone()
@@ -206,7 +207,7 @@ fn process(stream: &Stream, depth: usize, style: Style, out: &mut String) {
     let _ = writeln!(
         out,
         "{indent}{} {how}{}: {end}, {}, {}",
-        style.bold(&stream.pid.to_string()),
+        style.bold(name),
         text::shortened(&text::plain(&command), 60),
         text::counted(stream.events, "event"),
         text::counted(stream.ticks, "tick"),
@@ -221,6 +222,18 @@ fn process(stream: &Stream, depth: usize, style: Style, out: &mut String) {
         };
         let count = text::counted(stream.thread_count, "thread");
         let _ = writeln!(out, "{indent}  {count}: {}{more}", named.join(", "));
+    }
+}
+
+/// Processes that were there and aren't in the recording.
+fn missing(summary: &Summary, style: Style, out: &mut String) {
+    for text in &summary.unrecorded {
+        let _ = writeln!(out, "  {}", style.bad(&text::plain(text)));
+    }
+    if summary.unborn > 0 {
+        let count = text::counted(summary.unborn, "process");
+        let text = format!("{count} more, killed before the first event");
+        let _ = writeln!(out, "  {}", style.faint(&text));
     }
 }
 
@@ -257,11 +270,8 @@ fn notes(summary: &Summary, style: Style, out: &mut String) {
     }
     let _ = writeln!(out, "\n{}", style.bold("notes"));
     for note in &summary.notes {
-        let pid = summary
-            .streams
-            .iter()
-            .find(|stream| stream.id == note.stream);
-        let pid = pid.map_or(0, |stream| stream.pid);
+        let stream = summary.streams.iter().find(|s| s.id == note.stream);
+        let pid = stream.map_or_else(|| "0".into(), |stream| summary.name(stream.process));
         let times = match note.count {
             1 => String::new(),
             n => format!(", {} times", text::count(n)),

@@ -13,7 +13,7 @@ use crate::text::{self, Style};
 use clew_recording::folder::Recordings;
 use clew_recording::meta::Meta;
 use clew_recording::pack;
-use clew_recording::summary::{self, End, Summary};
+use clew_recording::summary::{self, End};
 
 /// Of a command line, in the table.
 const SHOWN: usize = 40;
@@ -118,7 +118,7 @@ fn row(folder: &Path) -> Option<Row> {
             row.end = Some(summary.end);
             row.duration_ns = summary.duration_ns;
             row.events = summary.events;
-            row.processes = processes(&summary);
+            row.processes = summary.processes().into();
             row.bytes = summary.disk_bytes;
         }
         Err(error) => {
@@ -127,11 +127,6 @@ fn row(folder: &Path) -> Option<Row> {
         }
     }
     Some(row)
-}
-
-pub fn processes(summary: &Summary) -> u64 {
-    let pids = summary.streams.iter().map(|stream| stream.pid);
-    pids.collect::<std::collections::BTreeSet<_>>().len() as u64
 }
 
 fn unreadable(name: String, path: String, folder: &Path, problem: String) -> Row {

@@ -57,6 +57,7 @@ fn report(what: &str, frame: u64) -> ! {
             crate::syscall!(libc::SYS_write, 2, text.bytes.as_ptr(), text.len);
         }
     }
+    clew_recording::channel::leaves(true);
     // SAFETY: ends the process.
     unsafe {
         crate::syscall!(libc::SYS_exit_group, STATUS);

@@ -110,10 +110,44 @@ pub fn die_by(sig: i32) -> ! {
             8
         );
         crate::syscall!(libc::SYS_tgkill, pid, tid, sig);
+        // The first process of a pid namespace is spared what is sent, but not its own faults.
+        if pid == 1 {
+            raise_fault(sig);
+        }
         // Only a signal whose default isn't death comes here.
         crate::syscall!(libc::SYS_exit_group, 128 + sig);
     }
     unreachable!("exit_group returned")
+}
+
+/// Does what raises `sig`, whose action is the default and which isn't blocked. Returns for signals that no
+/// instruction raises.
+///
+/// # Safety
+/// The process is to end.
+unsafe fn raise_fault(sig: i32) {
+    // SAFETY: each of these ends the process.
+    unsafe {
+        match sig {
+            libc::SIGSEGV => asm!("mov byte ptr [0], 0"),
+            libc::SIGILL => asm!("ud2"),
+            libc::SIGFPE => {
+                asm!("xor edx, edx", "xor ecx, ecx", "div ecx", out("eax") _, out("ecx") _, out("edx") _)
+            }
+            libc::SIGTRAP => asm!("int3"),
+            libc::SIGBUS => {
+                // A page behind the end of its file.
+                let name = c"none".as_ptr();
+                let file = crate::syscall!(libc::SYS_memfd_create, name, 0);
+                let (prot, flags) = (libc::PROT_READ, libc::MAP_SHARED);
+                let page = crate::syscall!(libc::SYS_mmap, 0, 4096, prot, flags, file, 0);
+                if page > 0 {
+                    std::ptr::read_volatile(page as *const u8);
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 #[unsafe(naked)]

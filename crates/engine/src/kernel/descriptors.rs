@@ -1,23 +1,32 @@
-//! Descriptors of the engine in the guest's table: few, rare, and never in the guest's sight.
+//! Descriptors of the engine in the guest's table: few, and never in the guest's sight.
 //!
-//! Most processes have none. One is kept when the guest leaves its root or namespace (to start
-//! clew itself for later execs), another under `--stats` (programs close stderr before the end).
-//! They stand high; for the guest those numbers aren't open. If it puts something of its own onto
-//! one, the engine's moves away.
+//! Most processes that aren't recorded have none. One is kept when the guest leaves its root or namespace (to
+//! start clew itself for later execs), another under `--stats` (programs close stderr before the end).
+//!
+//! They stand right behind the limit on open files, where no call of the guest's puts or finds anything; when it
+//! raises the limit, they move. Where the limit can't be passed (it is the hard one, and clew may not raise that;
+//! or it is so high that the table would take too much memory) they stand below it: for the guest
+//! those numbers aren't open, and if it puts something of its own onto one, the engine's moves away.
+//!
+//! [`Hidden`] is the one place that knows the numbers.
 
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::table::{Arg, Args, Call};
-use super::{Outcome, pass_nr};
+use super::{Outcome, pass_nr, stop};
 use crate::executor::Executor;
 use crate::guest::access;
 use crate::sys::{self, err};
 use crate::syscall;
 
-/// Where hidden descriptors start, if the limit on open files allows.
-const BASE: i32 = 1000;
+/// A limit up to here is passed. The kernel's table is as long as the highest number, and is copied by fork.
+const HIGHEST_LIMIT: u64 = 1 << 16;
+/// Where they start if the limit is higher.
+const BASE: u64 = 8000;
+/// So many numbers are enough for all of them.
+const ROOM: u64 = 16;
 
 /// The engine's descriptors in this process; -1 for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +41,8 @@ pub struct Hidden {
     pub files: i32,
     /// The schedule that a process of the run follows.
     pub script: i32,
+    /// Another process has the same table (CLONE_FILES), and the same numbers in mind: none may move.
+    pub fixed: bool,
 }
 
 impl Default for Hidden {
@@ -42,6 +53,7 @@ impl Default for Hidden {
             recording: -1,
             files: -1,
             script: -1,
+            fixed: false,
         }
     }
 }
@@ -122,35 +134,104 @@ impl Hidden {
         self.script = raise(fd);
     }
 
-    /// Moves away what stands at `fd`, so that the guest can use the number.
-    fn make_room(&mut self, fd: i32) {
-        let all = [
+    fn all_mut(&mut self) -> [&mut i32; 5] {
+        [
             &mut self.itself,
             &mut self.stats,
             &mut self.recording,
             &mut self.files,
             &mut self.script,
-        ];
-        for mine in all {
-            if *mine == fd {
-                *mine = raise(fd);
+        ]
+    }
+
+    /// Moves away what stands at `fd`, so that the guest can use the number; an errno if there is nowhere to go.
+    fn make_room(&mut self, fd: i32) -> Result<(), i32> {
+        // Behind the limit the guest can't use it anyway.
+        if !self.contains(fd) || fd as u64 >= limit()[0] {
+            return Ok(());
+        }
+        if self.fixed {
+            return Err(libc::EMFILE);
+        }
+        for mine in self.all_mut().into_iter().filter(|mine| **mine == fd) {
+            let moved = copy_high(fd);
+            if moved < 0 {
+                return Err(libc::EMFILE);
+            }
+            close(fd);
+            *mine = moved;
+        }
+        Ok(())
+    }
+
+    /// The limit on open files has changed: all that it doesn't keep the guest away from any more moves behind it,
+    /// where that is possible.
+    fn pass_limit(&mut self) {
+        let [soft, _] = limit();
+        if self.fixed {
+            return;
+        }
+        for mine in self.all_mut() {
+            if (0..soft as i64).contains(&i64::from(*mine)) {
+                let moved = copy_behind_limit(*mine);
+                if moved >= 0 {
+                    close(*mine);
+                    *mine = moved;
+                }
             }
         }
     }
 }
 
-/// The same open file at a high number.
-fn copy_high(fd: i32) -> i32 {
+/// How many files may be open: soft and hard limit.
+fn limit() -> [u64; 2] {
     let mut limit = [0u64; 2];
     // SAFETY: the kernel writes one rlimit, two u64.
     unsafe { syscall!(libc::SYS_getrlimit, libc::RLIMIT_NOFILE, limit.as_mut_ptr()) };
-    let base = BASE.min(limit[0].saturating_sub(8) as i32);
+    limit
+}
+
+fn set_limit(limit: [u64; 2]) -> bool {
+    // SAFETY: the kernel reads one rlimit, two u64.
+    unsafe { syscall!(libc::SYS_setrlimit, libc::RLIMIT_NOFILE, limit.as_ptr()) == 0 }
+}
+
+/// The same open file at the lowest free number from `base` on, or -1.
+fn copy_from(fd: i32, base: u64) -> i32 {
     // SAFETY: F_DUPFD touches no memory.
     let copy = unsafe { syscall!(libc::SYS_fcntl, fd, libc::F_DUPFD, base) };
     if sys::is_err(copy) { -1 } else { copy as i32 }
 }
 
-/// Moves a descriptor of the engine's to a high number.
+/// The same open file behind the limit on open files, or -1. The limit only matters when a number is given away, so
+/// it is raised for that moment.
+fn copy_behind_limit(fd: i32) -> i32 {
+    let [soft, hard] = limit();
+    if soft > HIGHEST_LIMIT {
+        return -1;
+    }
+    let raised = soft + ROOM;
+    if !set_limit([raised, hard.max(raised)]) {
+        return -1;
+    }
+    let copy = copy_from(fd, soft);
+    set_limit([soft, hard]);
+    copy
+}
+
+/// The same open file where the guest doesn't meet it; -1 if there is no room at all.
+fn copy_high(fd: i32) -> i32 {
+    let [soft, _] = limit();
+    let places = [soft.saturating_sub(ROOM).min(BASE), soft / 2, 3];
+    let behind = copy_behind_limit(fd);
+    let below = || places.iter().map(|&base| copy_from(fd, base));
+    match behind {
+        0.. => behind,
+        _ => below().find(|&copy| copy >= 0).unwrap_or(-1),
+    }
+}
+
+/// Moves a descriptor of the engine's to where the guest doesn't meet it.
 fn raise(fd: i32) -> i32 {
     let copy = copy_high(fd);
     close(fd);
@@ -163,14 +244,65 @@ pub fn close(fd: i32) {
     unsafe { syscall!(libc::SYS_close, fd) };
 }
 
+/// Tells those who keep a number what it is now. After anything that changes [`Hidden`].
+pub fn moved(ex: &mut Executor) {
+    ex.memory.move_files(ex.kernel.own.hidden.files);
+}
+
+/// The guest has changed its limit on open files.
+pub fn limit_changed(ex: &mut Executor) {
+    ex.kernel.own.hidden.pass_limit();
+    moved(ex);
+}
+
+fn make_room(ex: &mut Executor, fd: i32) -> Result<(), i32> {
+    let made = ex.kernel.own.hidden.make_room(fd);
+    if made.is_err() {
+        stop::warn(&format!(
+            "descriptor {fd} is clew's own, and there is no other number for it"
+        ));
+    }
+    moved(ex);
+    made
+}
+
 pub fn dup2(ex: &mut Executor, a: Args) -> Outcome {
-    ex.kernel.own.hidden.make_room(a[1] as i32);
-    pass_nr(ex, libc::SYS_dup2, a)
+    match make_room(ex, a[1] as i32) {
+        Ok(()) => pass_nr(ex, libc::SYS_dup2, a),
+        Err(errno) => Outcome::Return(err(errno)),
+    }
 }
 
 pub fn dup3(ex: &mut Executor, a: Args) -> Outcome {
-    ex.kernel.own.hidden.make_room(a[1] as i32);
-    pass_nr(ex, libc::SYS_dup3, a)
+    match make_room(ex, a[1] as i32) {
+        Ok(()) => pass_nr(ex, libc::SYS_dup3, a),
+        Err(errno) => Outcome::Return(err(errno)),
+    }
+}
+
+/// A copy of a descriptor has the lowest free number from the third argument on: also where one of ours stands.
+pub fn fcntl(ex: &mut Executor, a: Args) -> Outcome {
+    let outcome = pass_nr(ex, libc::SYS_fcntl, a);
+    let flags = match a[1] as i32 {
+        libc::F_DUPFD => 0,
+        libc::F_DUPFD_CLOEXEC => libc::O_CLOEXEC,
+        _ => return outcome,
+    };
+    let Outcome::Return(got @ 0..) = outcome else {
+        return outcome;
+    };
+    let asked = a[2] as i32..got as i32;
+    let ours = ex.kernel.own.hidden.all();
+    let Some(fd) = ours.into_iter().filter(|fd| asked.contains(fd)).min() else {
+        return outcome;
+    };
+    if make_room(ex, fd).is_err() {
+        return outcome;
+    }
+    // SAFETY: the guest's own new descriptor goes to a number that is free now.
+    unsafe { syscall!(libc::SYS_dup3, got, fd, flags) };
+    close(got as i32);
+    Outcome::Return(i64::from(fd))
 }
 
 /// Closes ranges between hidden descriptors.
@@ -289,7 +421,40 @@ mod tests {
         recording: -1,
         files: -1,
         script: -1,
+        fixed: false,
     };
+
+    #[test]
+    fn they_stand_where_no_call_puts_anything() {
+        // In a process of its own: limits and descriptors are the whole process's.
+        // SAFETY: the child has one thread, and ends here.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            let [_, hard] = limit();
+            let ok = set_limit([256.min(hard), hard]) && {
+                let mut hidden = Hidden::default();
+                hidden.keep_recording(copy_from(2, 3));
+                hidden.keep_files(copy_from(2, 3));
+                let [soft, _] = limit();
+                let behind = |hidden: &Hidden| {
+                    let fds = [hidden.recording, hidden.files];
+                    fds.iter().all(|&fd| fd as u64 >= limit()[0])
+                        // SAFETY: asks about descriptors.
+                        && fds.iter().all(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0)
+                };
+                let first = behind(&hidden) && soft == 256.min(hard);
+                set_limit([300.min(hard), hard]);
+                hidden.pass_limit();
+                first && behind(&hidden)
+            };
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(!ok as i32) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child.
+        unsafe { libc::waitpid(pid, &mut status, 0) };
+        assert_eq!(status, 0);
+    }
 
     #[test]
     fn ranges_leave_the_hidden_out() {

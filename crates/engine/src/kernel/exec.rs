@@ -148,6 +148,7 @@ fn options_after_exec(ex: &mut Executor) -> Options {
                 recorder.stream()
             },
             stream,
+            first: recorder.is_first() && !ex.kernel.own.in_vfork,
             ..record
         }),
         // Nothing is recorded any more.

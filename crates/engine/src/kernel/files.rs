@@ -41,7 +41,9 @@ pub const CALLS: &[Call] = &[
     call(32, "dup", &[Fd]),
     call(33, "dup2", &[Fd, Int]).by(descriptors::dup2),
     call(40, "sendfile", &[Fd, Fd, BothAlways(Bytes(8)), Int]).waits(Wait::Blocking),
-    call(72, "fcntl", &[Fd, Int, By(1)]).waits(Wait::If(fcntl_waits)),
+    call(72, "fcntl", &[Fd, Int, By(1)])
+        .waits(Wait::If(fcntl_waits))
+        .by(descriptors::fcntl),
     call(73, "flock", &[Fd, Hex]).waits(Wait::Unless(1, libc::LOCK_NB as u64)),
     call(74, "fsync", &[Fd]),
     call(75, "fdatasync", &[Fd]),

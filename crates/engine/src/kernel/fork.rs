@@ -12,6 +12,7 @@ use super::table::Args;
 use super::{Outcome, stop};
 use crate::context::{GsBlock, RAX, RSP, Regs};
 use crate::executor::Executor;
+use crate::guest::threads::Attributes;
 use crate::guest::{access, threads};
 use crate::sys::{self, err};
 use crate::syscall;
@@ -27,6 +28,19 @@ const CHILD_CLEARTID: u64 = libc::CLONE_CHILD_CLEARTID as u64;
 const PIDFD: u64 = libc::CLONE_PIDFD as u64;
 const NEWNS: u64 = (libc::CLONE_NEWNS | libc::CLONE_NEWUSER) as u64;
 const SIGCHLD: u64 = libc::SIGCHLD as u64;
+const FILES: u64 = libc::CLONE_FILES as u64;
+const FS: u64 = libc::CLONE_FS as u64;
+const SIGHAND: u64 = libc::CLONE_SIGHAND as u64;
+const SYSVSEM: u64 = libc::CLONE_SYSVSEM as u64;
+const DETACHED: u64 = libc::CLONE_DETACHED as u64;
+const NEWIPC: u64 = libc::CLONE_NEWIPC as u64;
+const NEWPID: u64 = libc::CLONE_NEWPID as u64;
+const NEWUSER: u64 = libc::CLONE_NEWUSER as u64;
+/// Namespaces that a thread could have for itself.
+const NAMESPACES: u64 = NEWNS
+    | NEWIPC
+    | NEWPID
+    | (libc::CLONE_NEWNET | libc::CLONE_NEWUTS | libc::CLONE_NEWCGROUP) as u64;
 
 /// What the engine does itself, in the guest's own order and through its own tables.
 const OURS: u64 = SETTLS | PARENT_SETTID | CHILD_SETTID | CHILD_CLEARTID;
@@ -63,17 +77,22 @@ pub fn vfork(ex: &mut Executor, _: Args) -> Outcome {
 }
 
 pub fn clone(ex: &mut Executor, a: Args) -> Outcome {
+    // The kernel has no more of them here.
+    let flags = a[0] & 0xffff_ffff;
+    if is_invalid(flags) {
+        return Outcome::Return(err(libc::EINVAL));
+    }
     let request = Request {
-        flags: a[0],
+        flags,
         stack: a[1],
         parent_tid: a[2],
         child_tid: a[3],
         tls: a[4],
     };
-    if a[0] & THREAD != 0 {
-        return ex.spawn_thread(a[0], a[1], a[2], a[3], a[4]);
+    if flags & THREAD != 0 {
+        return ex.spawn_thread(flags, a[1], a[2], a[3], a[4]);
     }
-    if a[0] & VM == 0 {
+    if flags & VM == 0 {
         return make_copy(ex, request);
     }
     // A second process on the same memory, running at the same time, would need a second executor
@@ -81,17 +100,34 @@ pub fn clone(ex: &mut Executor, a: Args) -> Outcome {
     // runs first, to its end or exec: one of the orders that natively happen, unless it waits for
     // the parent. The one program known to do that is LeakSanitizer's tracer (which couldn't trace
     // either); it sees an error that it reports.
-    if a[0] & VFORK == 0 && a[0] & UNTRACED != 0 {
+    if flags & VFORK == 0 && flags & UNTRACED != 0 {
         stop::warn("clone(CLONE_VM | CLONE_UNTRACED) isn't supported");
         return Outcome::Return(err(libc::EINVAL));
     }
     share(
         ex,
         Request {
-            flags: a[0] | VFORK,
+            flags: flags | VFORK,
             ..request
         },
     )
+}
+
+/// Whether the kernel refuses these flags together, as far as it doesn't get to see them itself: it is told
+/// nothing of threads, and not of what the engine does itself.
+fn is_invalid(flags: u64) -> bool {
+    let all = |bits: u64| flags & bits == bits;
+    let any = |bits: u64| flags & bits != 0;
+    all(PIDFD | PARENT_SETTID)
+        || all(PIDFD | DETACHED)
+        || any(SIGHAND) && !any(VM)
+        || any(THREAD) && !any(SIGHAND)
+        || any(FS) && any(NEWNS)
+        || all(SYSVSEM | NEWIPC)
+        || all(THREAD | NEWPID)
+        || all(THREAD | NEWUSER)
+        // Kernels before 6.9 know no pidfds of threads. Namespaces of one thread alone would be the engine's, too.
+        || any(THREAD) && any(PIDFD | NAMESPACES)
 }
 
 /// The kernel's flags for the request: without what the engine does itself. A pidfd is the
@@ -111,12 +147,19 @@ fn make_copy(ex: &mut Executor, request: Request) -> Outcome {
     ex.before_fork();
     ex.memory.before_fork();
     let flags = kernel_flags(request.flags);
+    let thread = ex.thread_attributes();
+    // Parent and child have one table from here on.
+    if flags & FILES != 0 {
+        ex.kernel.own.hidden.fixed = true;
+    }
     // SAFETY: without CLONE_VM and without a stack this is a fork; both sides return from it.
     let pid = unsafe { syscall!(libc::SYS_clone, flags, 0, request.parent_tid) };
     if pid == 0 {
         ex.stats.start_over();
         // Its memory is its own, also if the parent was a vfork child.
         ex.kernel.own.in_vfork = false;
+        ex.kernel.own.hidden.fixed = flags & FILES != 0;
+        thread.take();
         ex.after_fork_child();
         ex.record_as_child(stream);
         ex.memory.after_fork_child();
@@ -145,6 +188,7 @@ fn share(ex: &mut Executor, request: Request) -> Outcome {
     let mut child = Child {
         ex: &raw mut *ex,
         request,
+        thread: ex.thread_attributes(),
     };
     // SAFETY: the kernel suspends this thread until the child has left the address space, so the
     // child alone uses the executor and `child`, and this frame stays as it is.
@@ -159,7 +203,13 @@ fn share(ex: &mut Executor, request: Request) -> Outcome {
     };
     registers.restore(ex.gs);
     ex.stats = stats;
+    let hidden = ex.kernel.own.hidden;
     ex.kernel.own = own;
+    if request.flags & FILES != 0 {
+        // What the child moved, it moved for both.
+        ex.kernel.own.hidden = hidden;
+    }
+    super::descriptors::moved(ex);
     ex.kernel.stacks.push(stack);
     ex.after_vfork_parent(borrowed);
     ex.record_vfork_over(pid);
@@ -170,13 +220,15 @@ fn share(ex: &mut Executor, request: Request) -> Outcome {
 struct Child {
     ex: *mut Executor,
     request: Request,
+    thread: Attributes,
 }
 
 /// The child's first function, on its own stack.
 extern "C" fn run_child(child: *mut Child) -> ! {
     // SAFETY: the parent's frame, where this lives, stands still until the child is gone; and the
     // executor is the child's alone for as long.
-    let (ex, request) = unsafe { (&mut *(*child).ex, (*child).request) };
+    let (ex, request, thread) = unsafe { (&mut *(*child).ex, (*child).request, &(*child).thread) };
+    thread.take();
     ex.stats.start_over();
     ex.kernel.own.in_vfork = true;
     ex.after_vfork_child();
@@ -347,6 +399,34 @@ mod tests {
         // SAFETY: waits for the child made above.
         unsafe { syscall!(libc::SYS_wait4, pid, &raw mut status, 0, 0) };
         assert_eq!(status, 7 << 8);
+    }
+
+    #[test]
+    fn flags_that_the_kernel_refuses() {
+        let thread = VM | FS | FILES | SIGHAND | THREAD | SYSVSEM | SETTLS | PARENT_SETTID;
+        for right in [
+            0,
+            SIGCHLD,
+            VM | VFORK | SIGCHLD,
+            thread,
+            PIDFD,
+            VM | SIGHAND,
+        ] {
+            assert!(!is_invalid(right), "{right:#x}");
+        }
+        for wrong in [
+            THREAD,
+            THREAD | VM,
+            SIGHAND,
+            SIGHAND | THREAD,
+            thread | PIDFD,
+            thread | NEWPID,
+            FS | NEWUSER,
+            SYSVSEM | NEWIPC,
+            PIDFD | PARENT_SETTID,
+        ] {
+            assert!(is_invalid(wrong), "{wrong:#x}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! fail. The guest's wish is kept and shown, and goes along fork and exec.
 
 use super::table::Args;
-use super::{Outcome, pass_nr};
+use super::{Outcome, descriptors, pass_nr};
 use crate::executor::Executor;
 use crate::guest::access;
 use crate::memory::stack::stack_limit;
@@ -37,6 +37,7 @@ pub fn setrlimit(ex: &mut Executor, a: Args) -> Outcome {
     }
     let outcome = pass_nr(ex, libc::SYS_setrlimit, a);
     tell_stack(ex, a[0], a[1]);
+    tell_descriptors(ex, a[0], a[1]);
     outcome
 }
 
@@ -49,8 +50,16 @@ pub fn prlimit64(ex: &mut Executor, a: Args) -> Outcome {
     let outcome = pass_nr(ex, libc::SYS_prlimit64, a);
     if ours {
         tell_stack(ex, a[1], a[2]);
+        tell_descriptors(ex, a[1], a[2]);
     }
     outcome
+}
+
+/// The engine's own descriptors stand behind the limit on open files.
+fn tell_descriptors(ex: &mut Executor, resource: u64, new: u64) {
+    if resource as u32 == libc::RLIMIT_NOFILE as u32 && new != 0 {
+        descriptors::limit_changed(ex);
+    }
 }
 
 /// The main stack may grow further, or less, once its limit has changed.

@@ -50,7 +50,6 @@ fn mmap(ex: &mut Executor, a: Args) -> Outcome {
     if a[3] as i32 & libc::MAP_ANONYMOUS == 0 && ex.kernel.own.hidden.contains(a[4] as i32) {
         return Outcome::Return(err(libc::EBADF));
     }
-    ex.memory.move_files(ex.kernel.own.hidden.files);
     let result = ex
         .memory
         .mmap(a[0], a[1], a[2] as i32, a[3] as i32, a[4] as i32, a[5]);

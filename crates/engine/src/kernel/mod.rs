@@ -10,6 +10,7 @@ pub mod emulate;
 pub mod exec;
 pub mod fork;
 pub mod ioctl;
+mod outlet;
 pub mod outputs;
 pub mod procfs;
 pub mod scratch;
@@ -124,6 +125,9 @@ pub fn pass(ex: &mut Executor, call: &'static Call, args: &Args) -> Outcome {
 }
 
 fn made(ex: &mut Executor, call: &'static Call, args: &Args) -> Outcome {
+    if let Some(goes) = ex.recorder.as_ref().and_then(|recorder| recorder.outlet) {
+        return outlet::make(ex, call, args, goes);
+    }
     if govern::active() && matches!(call.wait, Wait::Never) {
         govern::acquire_all(&scratch::Scratch::ranges(ex, call, args));
     }

@@ -3,6 +3,7 @@
 use super::outputs;
 use super::table::{Args, Call};
 use crate::guest::access;
+use crate::syscall;
 
 /// Whether the call is one that writes from memory to the descriptor in argument 0.
 pub fn writes(call: &Call, args: &Args) -> bool {
@@ -108,6 +109,32 @@ pub fn moves_data_unseen(call: &Call) -> Option<usize> {
         libc::SYS_splice | libc::SYS_copy_file_range => Some(2),
         _ => None,
     }
+}
+
+/// Whether the call kills this very process by SIGKILL.
+pub fn kills(call: &Call, args: &Args) -> bool {
+    // SAFETY: ids touch no memory.
+    let own = || unsafe { syscall!(libc::SYS_getpid) } as i32;
+    // SAFETY: as above.
+    let group = || unsafe { syscall!(libc::SYS_getpgid, 0) } as i32;
+    let (to, first, second) = (args[0] as i32, args[1] as i32, args[2] as i32);
+    match call.nr as i64 {
+        libc::SYS_kill if first == libc::SIGKILL => {
+            to == own() || to == 0 || (to < -1 && -to == group())
+        }
+        libc::SYS_rt_sigqueueinfo if first == libc::SIGKILL => to == own(),
+        libc::SYS_tgkill | libc::SYS_rt_tgsigqueueinfo if second == libc::SIGKILL => {
+            to == own() && is_thread(to, first)
+        }
+        libc::SYS_tkill if first == libc::SIGKILL => is_thread(own(), to),
+        _ => false,
+    }
+}
+
+/// Whether the process has this thread.
+fn is_thread(pid: i32, tid: i32) -> bool {
+    // SAFETY: signal 0 only asks.
+    unsafe { syscall!(libc::SYS_tgkill, pid, tid, 0) == 0 }
 }
 
 /// An error for calls after which the kernel writes to guest memory at moments that nobody sees,

@@ -15,7 +15,7 @@ use crate::sys::err;
 use crate::syscall;
 
 /// Below this much, a write to a pipe is all or nothing.
-const ATOMIC: u64 = libc::PIPE_BUF as u64;
+pub const ATOMIC: u64 = libc::PIPE_BUF as u64;
 const AGAIN: i64 = err(libc::EAGAIN);
 
 pub fn make(ex: &mut Executor, call: &'static Call, args: &Args) -> Outcome {
@@ -158,20 +158,20 @@ fn with(args: &Args, index: u8, bits: u64) -> Args {
 }
 
 /// The buffers of a read or write, or of their vector forms.
-enum Vectors {
+pub enum Vectors {
     One([u64; 2]),
     Many(u64, u64),
 }
 
 impl Vectors {
-    fn of(call: &Call, args: &Args) -> Vectors {
+    pub fn of(call: &Call, args: &Args) -> Vectors {
         match call.nr as i64 {
             libc::SYS_readv | libc::SYS_writev => Vectors::Many(args[1], args[2]),
             _ => Vectors::One([args[1], args[2]]),
         }
     }
 
-    fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         match *self {
             Vectors::One([_, len]) => len,
             Vectors::Many(array, count) => vector_bytes(array, count),
@@ -179,7 +179,7 @@ impl Vectors {
     }
 
     /// `preadv2` or `pwritev2` at the file's own position, without waiting.
-    fn make(&self, nr: i64, fd: i32) -> i64 {
+    pub fn make(&self, nr: i64, fd: i32) -> i64 {
         const RWF_NOWAIT: u64 = 8;
         let (array, count) = match self {
             Vectors::One(one) => (one.as_ptr() as u64, 1),
@@ -204,28 +204,38 @@ fn message_bytes(msghdr: u64) -> u64 {
 }
 
 /// Whether reading or writing can wait at all: not for regular files, folders and disks.
-fn may_wait(fd: i32) -> bool {
+pub fn may_wait(fd: i32) -> bool {
+    !matches!(
+        kind(fd),
+        None | Some(libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK)
+    )
+}
+
+/// A terminal, or something like it.
+pub fn is_device(fd: i32) -> bool {
+    kind(fd) == Some(libc::S_IFCHR)
+}
+
+/// What kind of file it is, one of S_IFMT.
+fn kind(fd: i32) -> Option<u32> {
     let mut stat = std::mem::MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: fstat writes one stat, for which there is room; zeroes are a valid one otherwise.
     let mode = unsafe {
         if syscall!(libc::SYS_fstat, fd, stat.as_mut_ptr()) != 0 {
-            return false;
+            return None;
         }
         stat.assume_init().st_mode
     };
-    !matches!(
-        mode & libc::S_IFMT,
-        libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK
-    )
+    Some(mode & libc::S_IFMT)
 }
 
-fn is_nonblocking(fd: i32) -> bool {
+pub fn is_nonblocking(fd: i32) -> bool {
     // SAFETY: F_GETFL touches no memory.
     let flags = unsafe { syscall!(libc::SYS_fcntl, fd, libc::F_GETFL) };
     flags < 0 || flags as i32 & libc::O_NONBLOCK != 0
 }
 
-fn is_ready(fd: i32, events: i16) -> bool {
+pub fn is_ready(fd: i32, events: i16) -> bool {
     let mut poll = libc::pollfd {
         fd,
         events,

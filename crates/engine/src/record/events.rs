@@ -1,9 +1,10 @@
 //! What the executor tells the recorder: one function for each kind of event.
 
+use clew_recording::channel;
 use clew_recording::event::{Call as Written, Cause, Effect, End, Event, Output, Place, View};
 
 use super::view::{checksum, checksum_of};
-use super::{Arrival, Recorder};
+use super::{Arrival, Goes, Recorder};
 use crate::context::{Regs, Xsave};
 use crate::executor::Executor;
 use crate::guest::access;
@@ -96,6 +97,7 @@ impl Executor {
 
     /// The effects that belong to the event just written: mappings, memory, registers.
     pub(super) fn effects(&mut self, before: Option<&Regs>) {
+        self.tell_pieces();
         let changes = self.memory.take_changes();
         let regs = self.gs.regs;
         let recorder = self.recorder.as_mut().expect("only while recording");
@@ -121,9 +123,14 @@ impl Executor {
             }
             recorder.event(&Event::Note(&note.text));
         }
+        if std::mem::take(&mut recorder.unsure) {
+            recorder.event(&Event::Note(
+                "stopped while it wrote to the terminal or a pipe: the order of output may be another here",
+            ));
+        }
     }
 
-    pub(super) fn recorder(&mut self) -> &mut Recorder {
+    pub(crate) fn recorder(&mut self) -> &mut Recorder {
         self.recorder.as_mut().expect("only while recording")
     }
 
@@ -139,12 +146,22 @@ impl Executor {
             end: End::Replaced,
             output: None,
         };
-        self.recorder().call = Some(written);
+        let goes = match sent::writes(table::lookup(nr), &args) {
+            true => self.recorder().standard.goes(args[0] as i32),
+            false => None,
+        };
+        let recorder = self.recorder();
+        recorder.call = Some(written);
+        recorder.outlet = goes;
+        recorder.order = None;
         self.count_call();
         if govern::anybody()
             && let Some((offset, len)) = sent::writes_file(table::lookup(nr), &args)
         {
             self.memory.before_file_write(args[0] as i32, offset, len);
+        }
+        if sent::kills(table::lookup(nr), &args) && !self.is_spared() {
+            self.record_own_kill();
         }
         let outcome = match self.refusal(nr, &args) {
             Some(errno) => Outcome::Return(sys::err(errno)),
@@ -153,7 +170,10 @@ impl Executor {
         if self.recorder.is_none() {
             return self.settle(&outcome);
         }
+        self.recorder().outlet = None;
         if let Some(stream) = self.recorder().after_exec.take() {
+            channel::leaves(false);
+            self.recorder().child_told = false;
             self.recorder().channel().give_back(stream);
         }
         if std::mem::take(&mut self.recorder().just_forked) {
@@ -173,8 +193,10 @@ impl Executor {
         let replaced = outcome == Outcome::Replaced;
         if told {
             self.settle(&outcome);
-            if let Outcome::Return(value) = outcome {
-                self.record_resumed(Some(value), &arrival.regs);
+            match outcome {
+                Outcome::Return(value) => self.record_resumed(Some(value), &arrival.regs),
+                Outcome::Restart => self.record_resumed(None, &arrival.regs),
+                _ => {}
             }
             return;
         }
@@ -184,16 +206,18 @@ impl Executor {
         }
         let call = table::lookup(nr);
         if let Outcome::Return(value) = outcome {
-            if value > 0 && sent::writes(call, &args) {
-                written.output = self.output_of(args[0] as i32);
+            if value > 0 {
+                let order = self.recorder().order.take();
+                written.output = goes.map(|goes| self.output(goes, order));
             }
             outputs::each(call, &args, Some(value), &mut |addr, len| {
                 access::note_write(addr, outputs::accessible(addr, len));
             });
             self.note_changed_file(call, &args, value);
         }
-        if written.end == End::Waits && sent::writes(call, &args) {
-            written.output = self.output_of(args[0] as i32);
+        if written.end == End::Waits {
+            let in_pieces = self.current().writes.is_some();
+            written.output = goes.map(|goes| self.output(goes, in_pieces.then_some(0)));
         }
         self.settle(&outcome);
         written.ticks = self.recorder().take_arrived();
@@ -282,12 +306,10 @@ impl Executor {
         }
     }
 
-    /// Which standard stream `fd` is, and when.
-    fn output_of(&mut self, fd: i32) -> Option<Output> {
-        let recorder = self.recorder();
-        let to = recorder.standard.which(fd)?;
-        let order = recorder.channel().next_output();
-        Some(Output { to, order })
+    /// Output with the place that was taken for it, or the next.
+    fn output(&mut self, goes: Goes, order: Option<u64>) -> Output {
+        let order = order.unwrap_or_else(|| self.recorder().channel().next_output());
+        Output { to: goes.to, order }
     }
 
     /// A thread was made, in `slot`.

@@ -16,6 +16,7 @@ pub mod values;
 pub mod view;
 
 pub use output::Standard;
+pub(crate) use recorder::Goes;
 pub use recorder::{Arrival, Recorder};
 
 use std::os::fd::{IntoRawFd, OwnedFd};
@@ -31,6 +32,7 @@ pub fn begin(request: &mut Request, channel: OwnedFd, files: OwnedFd) {
     hidden.keep_files(files.into_raw_fd());
     request.handover.options.record = Some(RecordOptions {
         standard: Standard::own().to_words(),
+        first: true,
         ..RecordOptions::default()
     });
 }

@@ -2,6 +2,7 @@
 //!
 //! Replay shows what was written there, and nothing else.
 
+use super::recorder::Goes;
 use crate::syscall;
 
 /// Device and inode of the first process's descriptors 1 and 2; 0 where there was none.
@@ -33,6 +34,16 @@ impl Standard {
 
     pub fn from_words([a, b, c, d]: [u64; 4]) -> Standard {
         Standard([[a, b], [c, d]])
+    }
+
+    /// Where output to `fd` goes, if that is one of the two.
+    pub(crate) fn goes(&self, fd: i32) -> Option<Goes> {
+        let to = self.which(fd)?;
+        let one_file = self.0[0] == self.0[1];
+        Some(Goes {
+            to,
+            outlet: if one_file { 0 } else { usize::from(to) - 1 },
+        })
     }
 
     /// Whether `fd` is one of the two: 1 or 2. If both are the same, its number decides.

@@ -1,14 +1,17 @@
 //! The ends and beginnings of recorded processes: start, exec, fork, vfork, exit, death.
 
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::Ordering;
 
-use clew_recording::channel::Finished;
+use clew_recording::channel::{self, Finished, Producer};
 use clew_recording::event::{Cause, Effect, End, Event, Origin, Place, Start, StreamId, View};
 
 use crate::executor::Executor;
 use crate::guest::access;
 use crate::host::time;
+use crate::kernel::stop;
 use crate::memory::govern;
+use crate::memory::mapping::PAGE;
 use crate::{sys, syscall};
 
 impl Executor {
@@ -19,16 +22,41 @@ impl Executor {
         }
         if self.kernel.own.in_vfork {
             // The stream is the parent's and goes on.
-            if let Some(mut call) = self.recorder().call.take() {
-                call.ticks = self.recorder().take_arrived();
-                self.recorder().event(&Event::Call(call));
-                self.effects(None);
-            }
+            self.record_last_call();
+            self.recorder().child_told = true;
             return;
         }
         let ticks = self.recorder().take_arrived();
         self.recorder().event(&Event::Exited { ticks, status });
         self.effects(None);
+        self.final_check();
+        self.recorder().finish(Finished::Ended);
+    }
+
+    /// The call under way won't return.
+    fn record_last_call(&mut self) {
+        if let Some(mut call) = self.recorder().call.take() {
+            call.ticks = self.recorder().take_arrived();
+            self.recorder().event(&Event::Call(call));
+            self.effects(None);
+        }
+    }
+
+    /// The call under way kills this very process by SIGKILL: of that nothing could be told afterwards.
+    pub(crate) fn record_own_kill(&mut self) {
+        if self.recorder.is_none() {
+            return;
+        }
+        self.record_last_call();
+        if self.kernel.own.in_vfork {
+            self.recorder().child_told = true;
+            return;
+        }
+        self.recorder().event(&Event::Killed {
+            place: Place::default(),
+            cause: Cause::Outside,
+            signo: libc::SIGKILL,
+        });
         self.final_check();
         self.recorder().finish(Finished::Ended);
     }
@@ -45,6 +73,7 @@ impl Executor {
             signo,
         });
         if self.kernel.own.in_vfork {
+            self.recorder().child_told = true;
             return;
         }
         self.final_check();
@@ -86,9 +115,19 @@ impl Executor {
             return;
         }
         let start = self.start_event();
-        let begun =
-            stream.is_some_and(|stream| self.recorder().become_child(stream, start).is_ok());
-        if !begun {
+        let fd = self.kernel.own.hidden.recording;
+        let Some(stream) = stream else {
+            // Nothing is being recorded any more.
+            Producer::forget();
+            self.recorder().lost();
+            return self.stop_recording();
+        };
+        if let Err(error) = self.recorder().become_child(stream, start, fd) {
+            Producer::forget();
+            let channel = *self.recorder().channel();
+            channel.give_up(stream, error.raw_os_error().unwrap_or(libc::EPIPE));
+            let pid = self.gs.hub.pid.load(Ordering::Relaxed);
+            stop::warn(&format!("process {pid} isn't recorded: {error}"));
             self.stop_recording();
         }
     }
@@ -142,6 +181,7 @@ impl Executor {
         let tid = current.tid;
         let regs = self.gs.regs;
         let recorder = self.recorder();
+        recorder.child_told = false;
         recorder.vforks.push(thread);
         recorder.event(&Event::NewThread { thread, tid });
         recorder.all_registers(&regs);
@@ -161,12 +201,19 @@ impl Executor {
         }
         govern::on_this_thread();
         govern::unpark();
+        // Whatever the child said of its own end.
+        channel::leaves(false);
         let parent = self.current().number;
         let recorder = self.recorder();
         recorder.arrived = 0;
+        recorder.outlet = None;
         // What the child did last is told, or died with it.
         recorder.call = None;
         recorder.after_exec = None;
+        let killed = !sys::is_err(result) && !std::mem::take(&mut recorder.child_told);
+        if killed {
+            recorder.drop_values();
+        }
         if !sys::is_err(result) {
             if let Some(thread) = recorder.vforks.pop() {
                 recorder.event(&Event::EndedThread { thread });
@@ -177,6 +224,26 @@ impl Executor {
             });
         }
         self.note_switched();
+        if killed {
+            self.record_remains();
+        }
+    }
+
+    /// The child of a vfork was killed, and what it did to this process's memory since its last event is known to
+    /// nobody: all of that memory is written down.
+    fn record_remains(&mut self) {
+        let mut pages = Vec::new();
+        let memory = &self.memory;
+        memory.page_sums(&mut |page, _| {
+            if memory.find(page).is_some_and(|m| m.can(libc::PROT_WRITE)) {
+                pages.push(page);
+            }
+        });
+        self.effects(None);
+        for page in pages {
+            self.recorder().memory(page, PAGE);
+        }
+        self.record_note("the child of a vfork was killed: all memory is written down");
     }
 
     /// The program is loaded and about to run.
@@ -215,5 +282,7 @@ impl Executor {
         }
         let ticks = self.recorder().take_arrived();
         self.recorder().event(&Event::Exec { ticks });
+        self.recorder().child_told = true;
+        channel::leaves(true);
     }
 }

@@ -46,7 +46,7 @@ pub struct Recorder {
     /// This process has just been forked: the effects belong to its stream's start.
     pub(super) just_forked: bool,
     /// The call under way, as long as nothing was written about it.
-    pub(super) call: Option<Call>,
+    pub(crate) call: Option<Call>,
     /// Threads that stand for children of vforks, innermost last.
     pub(super) vforks: Vec<ThreadId>,
     /// Threads that the call under way has made.
@@ -62,6 +62,27 @@ pub struct Recorder {
     told_lost: bool,
     /// The stream of the program that an exec under way would start.
     pub(super) after_exec: Option<StreamId>,
+    /// The end of the vfork's child that runs now is told.
+    pub(super) child_told: bool,
+    /// This process is the one that began the recording, and whose end people wait for.
+    first: bool,
+    /// What the call under way writes goes there.
+    pub(crate) outlet: Option<Goes>,
+    /// Its place among all outputs, once it is written.
+    pub(crate) order: Option<u64>,
+    /// Pieces of it that have gone out: their places and lengths. No event has told them yet.
+    pub(crate) pieces: Vec<(u64, u64)>,
+    /// A place may be wrong: this process was stopped while it wrote.
+    pub(crate) unsure: bool,
+}
+
+/// Where output goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Goes {
+    /// 1 or 2.
+    pub to: u8,
+    /// The channel's number for that file.
+    pub outlet: usize,
 }
 
 fn now() -> u64 {
@@ -79,7 +100,12 @@ pub struct Arrival {
 impl Recorder {
     /// A recorder for a program that was just started, in the recording behind `fd`.
     /// `stream` was reserved for it by the process that it comes from, if not 0.
-    pub fn open(fd: i32, stream: StreamId, standard: Standard) -> std::io::Result<Recorder> {
+    pub fn open(
+        fd: i32,
+        stream: StreamId,
+        first: bool,
+        standard: Standard,
+    ) -> std::io::Result<Recorder> {
         let channel = Channel::open(fd)?;
         let producer = if stream == 0 {
             channel.new_stream()?
@@ -111,6 +137,12 @@ impl Recorder {
             touched: Vec::new(),
             told_lost: false,
             after_exec: None,
+            child_told: false,
+            first,
+            outlet: None,
+            order: None,
+            pieces: Vec::new(),
+            unsure: false,
         })
     }
 
@@ -124,7 +156,7 @@ impl Recorder {
 
     /// How far the thread has come for the event that is about to be written. If shared memory was
     /// acquired on the way, that is an event of its own before it.
-    pub(super) fn take_arrived(&mut self) -> u64 {
+    pub(crate) fn take_arrived(&mut self) -> u64 {
         let ticks = std::mem::take(&mut self.arrived);
         if !govern::pending() {
             return ticks;
@@ -163,9 +195,21 @@ impl Recorder {
         govern::on_this_thread();
     }
 
-    /// In the forked child: goes on in its own stream.
-    pub fn become_child(&mut self, stream: StreamId, mut start: Start) -> std::io::Result<()> {
+    /// Whether this is the process that began the recording.
+    pub fn is_first(&self) -> bool {
+        self.first
+    }
+
+    /// In the forked child: goes on in its own stream. `fd` is the channel's memory.
+    pub fn become_child(
+        &mut self,
+        stream: StreamId,
+        mut start: Start,
+        fd: i32,
+    ) -> std::io::Result<()> {
         let parent = self.producer.stream();
+        self.first = false;
+        self.channel = self.channel.with_fd(fd);
         self.producer = self.channel.producer_of(stream)?;
         self.encoder = Encoder::default();
         self.arrived = 0;
@@ -210,6 +254,12 @@ impl Recorder {
         let len = super::values::encode(taken, &mut room);
         self.put(&Event::Values(&room[..len]));
         self.room = room;
+    }
+
+    /// Answers of somebody who is gone, and whose events nobody will replay.
+    pub(super) fn drop_values(&mut self) {
+        // SAFETY: as above.
+        unsafe { (*(layout::GS_BLOCK as *mut GsBlock)).values.used = 0 };
     }
 
     /// Whether it is time for a place at which a replay compares registers.
@@ -258,11 +308,11 @@ impl Recorder {
 
     /// Nothing is written any more: the guest ends or runs on, as was asked for.
     #[cold]
-    fn lost(&mut self) {
+    pub(super) fn lost(&mut self) {
         if std::mem::replace(&mut self.told_lost, true) {
             return;
         }
-        let why = match self.producer.status() {
+        let why = match self.channel.status() {
             Status::Full => "no space is left for the recording",
             _ => "the recording's writer is gone",
         };
@@ -351,7 +401,7 @@ impl Recorder {
     /// people expect a whole recording.
     pub fn finish(&mut self, how: Finished) {
         self.producer.finish(how);
-        if self.channel.is_first() {
+        if self.first {
             self.channel.settle();
         }
     }

@@ -47,6 +47,8 @@ impl Machine {
                 };
                 switch::load_extended(self.gs, &area);
             }
+            // Nothing of the guest's: whoever shows output looks at it.
+            Effect::Output { .. } => {}
             Effect::Map(bytes) => {
                 let Ok(change) = Change::decode(bytes) else {
                     return self.diverged("a change of mappings", "malformed data");

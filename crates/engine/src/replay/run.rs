@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::RawFd;
 
-use clew_recording::event::{Call, Event, Output, Record, StreamId};
+use clew_recording::event::{Call, Effect, Event, Output, Record, StreamId};
 use clew_recording::reader::{Recording, StreamReader};
 
 use super::arguments;
@@ -34,8 +34,8 @@ pub struct Replay<'a> {
     report: RawFd,
     stream: StreamId,
     output: Vec<u8>,
-    /// What waiting threads were about to write.
-    waiting: Vec<(u32, Output, Vec<u8>)>,
+    /// What waiting threads were about to write, and how much of it has gone out in pieces.
+    waiting: Vec<(u32, Output, Vec<u8>, usize)>,
     ending: Ending,
     /// The event after whose effects to stop.
     stop: Option<u64>,
@@ -138,6 +138,11 @@ impl<'a> Replay<'a> {
             }
         };
         let event = match record {
+            Record::Effect(Effect::Output { order, bytes }) => {
+                let (order, bytes) = (*order, *bytes);
+                self.piece(order, bytes);
+                return Ok(true);
+            }
             Record::Effect(effect) => {
                 self.machine.effect(effect)?;
                 return Ok(true);
@@ -209,7 +214,9 @@ impl<'a> Replay<'a> {
         self.machine.outgoing(call, &mut bytes);
         match call.end {
             clew_recording::event::End::Waits => {
-                self.waiting.push((self.machine.current, output, bytes));
+                let current = self.machine.current;
+                self.waiting.retain(|(thread, ..)| *thread != current);
+                self.waiting.push((current, output, bytes, 0));
             }
             _ => {
                 self.show(output, &bytes);
@@ -220,12 +227,30 @@ impl<'a> Replay<'a> {
 
     fn resumed(&mut self, result: Option<i64>) {
         let current = self.machine.current;
-        let Some(at) = self.waiting.iter().position(|(t, ..)| *t == current) else {
+        // What goes out in pieces may be followed by its last ones.
+        let whole = |(thread, output, ..): &(u32, Output, Vec<u8>, usize)| {
+            *thread == current && output.order != 0
+        };
+        let Some(at) = self.waiting.iter().position(whole) else {
             return;
         };
-        let (_, output, bytes) = self.waiting.swap_remove(at);
+        let (_, output, bytes, _) = self.waiting.swap_remove(at);
         let len = result.unwrap_or(0).max(0) as usize;
         self.show(output, &bytes[..len.min(bytes.len())]);
+    }
+
+    /// A piece of what the current thread's waiting call writes has gone out.
+    fn piece(&mut self, order: u64, len: u64) {
+        let current = self.machine.current;
+        let of_thread = |(thread, ..): &&mut (u32, Output, Vec<u8>, usize)| *thread == current;
+        let Some((_, output, bytes, done)) = self.waiting.iter_mut().find(of_thread) else {
+            return;
+        };
+        let output = Output { order, ..*output };
+        let from = *done;
+        *done = from.saturating_add(len as usize).min(bytes.len());
+        let piece = bytes[from..*done].to_vec();
+        self.show(output, &piece);
     }
 
     fn show(&self, output: Output, bytes: &[u8]) {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use clew_recording::event::{Origin, StreamId};
+use clew_recording::event::{Origin, ProcessId, StreamId};
 use clew_recording::reader::Recording;
 
 use super::arguments::Argument;
@@ -25,8 +25,8 @@ use crate::syscall;
 /// What is asked for.
 pub struct Request {
     /// Only this process.
-    pub pid: Option<i32>,
-    /// Stop when this event of the process's first program (of the first process, without a pid)
+    pub process: Option<ProcessId>,
+    /// Stop when this event of the process's first program (of the first process, if none is named)
     /// is done, with its effects.
     pub to: Option<u64>,
     /// Compare memory wherever the recording has a checksum of it, not only at the end.
@@ -120,22 +120,15 @@ impl Wanted {
 
 /// Which streams are needed: (those that begin with an exec and must be run, what for).
 fn plan(recording: &Recording, request: &Request) -> Result<(Vec<StreamId>, Wanted), String> {
-    let all: BTreeMap<StreamId, &clew_recording::event::Start> = recording
+    let streams: BTreeSet<StreamId> = recording
         .streams()
         .iter()
-        .map(|info| (info.id, &info.start))
+        .filter(|info| request.process.is_none_or(|wanted| wanted == info.process))
+        .map(|info| info.id)
         .collect();
-    let streams: BTreeSet<StreamId> = match request.pid {
-        None => all.keys().copied().collect(),
-        Some(pid) => all
-            .iter()
-            .filter(|(_, start)| start.pid == pid)
-            .map(|(&id, _)| id)
-            .collect(),
-    };
     let Some(&first) = streams.first() else {
-        return Err(match request.pid {
-            Some(pid) => format!("no process {pid} in this recording; `clew info` lists them"),
+        return Err(match request.process {
+            Some(_) => "no such process in this recording; `clew info` lists them".into(),
             None => {
                 "the recording holds no process: it was cut off before the program began".into()
             }
@@ -151,7 +144,7 @@ fn plan(recording: &Recording, request: &Request) -> Result<(Vec<StreamId>, Want
     for &stream in &streams {
         let mut at = stream;
         loop {
-            match all.get(&at).map(|start| start.origin) {
+            match recording.info(at).map(|info| info.start.origin) {
                 Some(Origin::Exec { .. }) => break,
                 // A stream begins after its parent's: anything else is made up.
                 Some(Origin::Fork { parent }) if parent < at => {
@@ -229,7 +222,7 @@ impl Child {
 /// Replays what is asked for; returns when all of it is done.
 pub fn replay(recording: &Recording, request: &Request) -> Result<Outcome, String> {
     let (roots, wanted) = plan(recording, request)?;
-    let screen = match request.pid.is_none() && request.to.is_none() {
+    let screen = match request.process.is_none() && request.to.is_none() {
         true => Screen::of_all(),
         false => Screen::of(wanted.streams.clone()),
     };

@@ -158,6 +158,8 @@ impl Effects {
             }
             Effect::Extended(_) => self.extended = true,
             Effect::Map(_) => self.maps += 1,
+            // What was written is shown with the call.
+            Effect::Output { .. } => {}
         }
     }
 }

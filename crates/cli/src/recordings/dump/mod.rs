@@ -5,7 +5,7 @@ mod format;
 pub mod names;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::ffi::CStr;
 use std::io::{BufWriter, Write};
 
@@ -16,7 +16,8 @@ use crate::run;
 use crate::{text, variables};
 use clew_engine::replay::arguments::Argument;
 use clew_engine::replay::tree::{self, Request};
-use clew_recording::event::{Event, StreamId};
+use clew_recording::event::{Event, ProcessId, StreamId};
+use clew_recording::process::{self, ProcessName};
 use clew_recording::reader::{ReadError, Recording};
 use cursor::{Cursor, Entry};
 
@@ -131,34 +132,26 @@ fn chosen(recording: &Recording, line: &Dump) -> Result<Vec<StreamId>, String> {
     if line.all {
         return Ok(streams.iter().map(|info| info.id).collect());
     }
-    let first = streams.first().map_or(0, |info| info.start.pid);
-    let pid = line.pid.unwrap_or(first);
-    let of_pid = streams.iter().filter(|info| info.start.pid == pid);
-    let found: Vec<StreamId> = of_pid.map(|info| info.id).collect();
-    if found.is_empty() {
-        return Err(format!(
-            "there is no process {pid} in this recording; clew info shows its processes"
-        ));
-    }
-    Ok(found)
+    let process = process::find(streams, line.pid)
+        .map_err(|why| format!("{why}; clew info shows its processes"))?;
+    Ok(recording.of_process(process).map(|info| info.id).collect())
 }
 
 /// Says which processes weren't shown.
 fn mention_others(recording: &Recording, shown: &[StreamId]) {
     const NAMED: usize = 10;
-    let pids: BTreeMap<StreamId, i32> = recording
-        .streams()
+    let seen: BTreeSet<ProcessId> = shown
         .iter()
-        .map(|info| (info.id, info.start.pid))
+        .filter_map(|&id| Some(recording.info(id)?.process))
         .collect();
-    let seen: Vec<i32> = shown.iter().map(|id| pids[id]).collect();
-    let mut others: Vec<i32> = pids.into_values().collect();
-    others.retain(|pid| !seen.contains(pid));
-    others.dedup();
+    let others = (1..=recording.processes()).filter(|process| !seen.contains(process));
+    let others: Vec<ProcessName> = others
+        .filter_map(|process| process::name(recording.streams(), process))
+        .collect();
     if others.is_empty() {
         return;
     }
-    let named = others.iter().take(NAMED).map(i32::to_string);
+    let named = others.iter().take(NAMED).map(ProcessName::to_string);
     let named = named.collect::<Vec<_>>().join(", ");
     let more = match others.len().saturating_sub(NAMED) {
         0 => String::new(),
@@ -176,9 +169,9 @@ fn inputs(recording: &Recording, line: &Dump, envp: &[&CStr]) -> Inputs {
     let Ok(options) = run::options(&Engine::default(), &variable) else {
         return Inputs::new();
     };
-    let first = recording.streams().first().map(|info| info.start.pid);
+    let process = process::find(recording.streams(), line.pid).ok();
     let request = Request {
-        pid: if line.all { None } else { line.pid.or(first) },
+        process: process.filter(|_| !line.all),
         to: None,
         verify: false,
         unlocked: false,

@@ -158,12 +158,12 @@ impl Executor {
         }
         match sig {
             libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH | libc::SIGCONT => {}
+            // The kernel would have dropped it.
+            _ if SigSet::FATAL.contains(sig) && self.is_spared() => {}
             _ if self.signals.kills(sig) => self.die(sig, Cause::Outside),
             // The disposition changed after the signal was taken, or a call raised it. Back in the
             // kernel it would kill from beside, with the guest going on for a while.
-            _ if SigSet::FATAL.contains(sig) && !self.is_spared() => {
-                self.die(sig, Cause::Outside);
-            }
+            _ if SigSet::FATAL.contains(sig) => self.die(sig, Cause::Outside),
             // The disposition changed after the signal was taken: now it's the kernel's to act on.
             _ => siginfo::requeue(self.current().tid, info),
         }
@@ -171,7 +171,7 @@ impl Executor {
 
     /// Whether this is the first process of a pid namespace: the kernel spares it what kills by
     /// default.
-    pub(in crate::guest) fn is_spared(&self) -> bool {
+    pub(crate) fn is_spared(&self) -> bool {
         self.gs.hub.pid.load(Ordering::Relaxed) == 1
     }
 
@@ -179,7 +179,10 @@ impl Executor {
     /// Whatever its threads wait for, there is nobody left to wait.
     pub(in crate::guest) fn die_if_fatal(&mut self, slot: usize, sig: i32) {
         let accepts = |thread: &Thread| !thread.signals.mask.contains(sig);
-        if self.threads.get(slot).is_some_and(accepts) && self.signals.kills(sig) {
+        if self.threads.get(slot).is_some_and(accepts)
+            && self.signals.kills(sig)
+            && !self.is_spared()
+        {
             self.die(sig, Cause::Outside);
         }
     }

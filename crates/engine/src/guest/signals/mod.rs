@@ -74,6 +74,18 @@ impl Signals {
         handlers::set_for_guest(sig, &action, self.hooked);
     }
 
+    /// From now on signals that kill by default come to the engine first, or don't.
+    pub fn set_hooked(&mut self, hooked: bool) {
+        if std::mem::replace(&mut self.hooked, hooked) == hooked {
+            return;
+        }
+        for sig in (1..=NSIG as i32).filter(|&sig| SigSet::FATAL.contains(sig)) {
+            if self.action(sig).handler == libc::SIG_DFL as u64 {
+                handlers::set_for_guest(sig, self.action(sig), hooked);
+            }
+        }
+    }
+
     /// Whether `sig` kills and the engine is to see to it.
     pub fn kills(&self, sig: i32) -> bool {
         let ours = SigSet::SYNCHRONOUS.contains(sig) || self.hooked;
@@ -93,6 +105,11 @@ impl Signals {
     pub fn has_handler(&self, sig: i32) -> bool {
         let handler = self.action(sig).handler;
         handler != libc::SIG_DFL as u64 && handler != libc::SIG_IGN as u64
+    }
+
+    /// Whether a call that `sig` interrupts is made again afterwards, if it is one of those that can be.
+    pub fn restarts(&self, sig: i32) -> bool {
+        !self.has_handler(sig) || self.action(sig).flags & libc::SA_RESTART as u64 != 0
     }
 }
 

@@ -42,6 +42,29 @@ impl Executor {
         Outcome::Return(finish.map_or(ended.value, |finish| finish(self, ended.value)))
     }
 
+    /// The only thread waits until the kernel has something to say of `poll`.
+    pub fn wait_for_room(&mut self, poll: &libc::pollfd) -> Ended {
+        let args = [std::ptr::from_ref(poll) as u64, 1, u64::MAX, 0, 0, 0];
+        self.wait_in_place(libc::SYS_poll, args)
+    }
+
+    /// Of a call that the kernel's rules undo for a signal with SA_RESTART, and end for one without: whether
+    /// what has just interrupted the only thread undoes it.
+    pub fn interrupted_call_restarts(&self) -> bool {
+        let mut restarts = true;
+        self.gs.host.each(|info| {
+            restarts &= self.signals.restarts(info.signo());
+        });
+        restarts
+    }
+
+    /// Parks the current thread until there is room for the rest of what it writes; `done` bytes have gone out.
+    /// `args` are those of a poll, `finish` goes on writing, or parks it again.
+    pub fn park_for_room(&mut self, args: [u64; 6], done: u64, finish: Finish) {
+        self.current().writes = Some(done);
+        self.park_on_proxy(libc::SYS_poll, args, None, Some(finish));
+    }
+
     /// Makes a waiting call on the executor's kernel thread. Meanwhile pages of shared memory may be taken from this
     /// process, unless the kernel uses them itself.
     pub(in crate::guest) fn wait_in_place(&mut self, nr: i64, args: [u64; 6]) -> Ended {

@@ -50,8 +50,7 @@ impl Executor {
         assert!(stack != 0, "no memory for the signal handlers' stack");
         self.gs.hub.handler_stack.store(stack, Ordering::Relaxed);
         altstack::install(stack, altstack::EXECUTOR_SIZE);
-        let hooked = (self.recording() || self.options.hook) && !self.is_spared();
-        self.signals = Signals::inherited(hooked);
+        self.signals = Signals::inherited(self.hooks_signals());
         self.threads.policy = Policy::new(&self.options, self.kernel.own.lineage);
         let tid = self.gs.hub.executor_tid.load(Ordering::Relaxed);
         let main = self.current();
@@ -59,6 +58,11 @@ impl Executor {
         main.signals.mask = mask.blockable();
         main.signals.kernel_mask = SigSet::ALL;
         self.sync_mask();
+    }
+
+    /// Whether this process's death by a signal must have a place. The first of a pid namespace doesn't die so.
+    fn hooks_signals(&self) -> bool {
+        (self.recording() || self.options.hook) && !self.is_spared()
     }
 
     fn note_ids(&mut self) {
@@ -98,6 +102,8 @@ impl Executor {
         self.current().tid = own_ids().1;
         self.current().robust_list = 0;
         self.current().clear_child_tid = 0;
+        let hooked = self.hooks_signals();
+        self.signals.set_hooked(hooked);
         // Whatever the parent had, set it anew.
         self.current().signals.kernel_mask = SigSet::ALL;
         self.sync_mask();
@@ -149,6 +155,8 @@ impl Executor {
         self.note_ids();
         self.choose_own_policy();
         self.current().tid = own_ids().1;
+        let hooked = self.hooks_signals();
+        self.signals.set_hooked(hooked);
         self.current().signals.kernel_mask = SigSet::ALL;
         self.sync_mask();
     }

@@ -5,6 +5,7 @@
 //! makes the process *multi-threaded* (see [`crate::host::swap`]) for good.
 
 pub mod aim;
+mod attributes;
 pub mod calls;
 pub mod clock;
 mod deadlock;
@@ -19,6 +20,7 @@ pub mod schedule;
 pub mod spawn;
 pub mod turns;
 
+pub use attributes::Attributes;
 pub use exit::{sys_exit, sys_exit_group};
 pub use identity::*;
 
@@ -84,6 +86,8 @@ pub struct Thread {
     life: life::Life,
     wake: Option<Wake>,
     finish: Option<Finish>,
+    /// It waits for room for the rest of what a call writes, of which so many bytes have gone out.
+    pub writes: Option<u64>,
     /// The waiting call has a temporary mask.
     masked_call: bool,
     /// The mask that the waiting call was given to set first.
@@ -113,6 +117,7 @@ impl Thread {
             life: life::Life::default(),
             wake: None,
             finish: None,
+            writes: None,
             masked_call: false,
             posted_mask: None,
             wait: 0,

@@ -48,7 +48,9 @@ impl Executor {
                 }
             }
             self.start_clock();
-            self.end_wait();
+            if !self.end_wait() {
+                continue;
+            }
             if !self.current().signals.pending.is_empty() {
                 self.deliver_to_current();
             }
@@ -103,14 +105,32 @@ impl Executor {
         self.threads.turn = Default::default();
     }
 
-    /// The current thread has waited: gives it the result, in its own turn.
-    fn end_wait(&mut self) {
+    /// The current thread has waited: gives it the result, in its own turn. False if it waits on.
+    fn end_wait(&mut self) -> bool {
         let thread = self.current();
-        let Some(wake) = thread.wake.take() else {
-            return;
+        let Some(mut wake) = thread.wake.take() else {
+            return true;
         };
-        let finish = thread.finish.take();
-        if std::mem::take(&mut thread.masked_call) {
+        let mut finish = thread.finish.take();
+        // Half a write isn't undone; none at all is, or fails, as the signal's action says.
+        if let Some(done) = thread.writes.take()
+            && (wake.aborted || wake.value == err(libc::EINTR))
+        {
+            finish = None;
+            let pending = thread.signals.pending.clone();
+            let undone = || pending.iter().all(|i| self.signals.restarts(i.signo()));
+            wake = match done {
+                0 => Wake {
+                    aborted: wake.aborted || undone(),
+                    ..wake
+                },
+                done => Wake {
+                    value: done as i64,
+                    aborted: false,
+                },
+            };
+        }
+        if std::mem::take(&mut self.current().masked_call) {
             self.end_masked(wake.value, wake.aborted);
         }
         let before = self.gs.regs;
@@ -119,12 +139,16 @@ impl Executor {
             self.restart_syscall();
         } else {
             let value = finish.map_or(wake.value, |finish| finish(self, wake.value));
+            if self.current().state != State::Runnable {
+                return false;
+            }
             self.gs.regs.gpr[RAX] = value as u64;
             result = Some(value);
         }
         if self.recording() {
             self.record_resumed(result, &before);
         }
+        true
     }
 
     /// Puts the current thread back onto its `syscall` instruction; rax still has the number.
@@ -310,6 +334,6 @@ fn restarts(signals: &Signals, sig: i32, restart: super::Restart) -> bool {
     match restart {
         super::Restart::Always => true,
         super::Restart::Never => false,
-        super::Restart::Flagged => signals.action(sig).flags & libc::SA_RESTART as u64 != 0,
+        super::Restart::Flagged => signals.restarts(sig),
     }
 }
