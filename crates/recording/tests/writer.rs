@@ -4,7 +4,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use clew_recording::channel::{Channel, Finished, OnFull, Producer, Status};
+use clew_recording::channel::{self, Channel, Finished, OnFull, Producer, Status};
 use clew_recording::log::StreamEnd;
 use clew_recording::reader::{OpenError, Recording};
 use common::*;
@@ -98,8 +98,57 @@ fn a_killed_process_ends_its_stream_and_the_recording() {
     let recording = session.open();
     assert!(recording.is_complete());
     assert_eq!(recording.streams()[0].end, Some(StreamEnd::Gone));
-    assert!(Source::new(1).check(&recording, 1) > 10);
+    let count = Source::new(1).check(&recording, 1);
+    assert!(count > 10);
+    let mut reader = recording.stream(1).unwrap();
+    let mut last = false;
+    while let Some(record) = reader.next().unwrap() {
+        last = record == death();
+    }
+    assert!(last, "its death is told");
     wait(child);
+}
+
+#[test]
+fn who_leaves_by_itself_is_not_called_killed() {
+    let session = Session::new();
+    let child = fork(|| {
+        let mut producer = session.channel.new_stream().unwrap();
+        Source::new(1).put(&mut producer, 3000);
+        channel::leaves(true);
+    });
+    wait(child);
+    assert_eq!(session.channel.wait_for_end(), Status::Recording);
+    let recording = session.open();
+    assert_eq!(recording.streams()[0].end, Some(StreamEnd::Gone));
+    let mut reader = recording.stream(1).unwrap();
+    while let Some(record) = reader.next().unwrap() {
+        assert_ne!(record, death());
+    }
+}
+
+#[test]
+fn a_process_that_cannot_record_is_told() {
+    let session = Session::new();
+    let mut mine = session.channel.new_stream().unwrap();
+    Source::new(1).put(&mut mine, 100);
+    let stream = session.channel.reserve_stream().unwrap();
+    let child = fork(|| {
+        assert!(session.channel.give_up(stream, libc::ENOMEM));
+        // Too late.
+        assert!(session.channel.producer_of(stream).is_err());
+    });
+    session.channel.expect(stream, child);
+    wait(child);
+    mine.finish(Finished::Ended);
+    assert_eq!(session.channel.wait_for_end(), Status::Recording);
+    let recording = session.open();
+    assert!(recording.is_complete() && recording.processes() == 1);
+    let [missing] = recording.unrecorded() else {
+        panic!("{:?}", recording.unrecorded());
+    };
+    assert_eq!(missing.stream, stream);
+    assert!(missing.text.contains("isn't recorded"), "{}", missing.text);
 }
 
 #[test]

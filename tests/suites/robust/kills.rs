@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Child;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -147,7 +148,15 @@ fn kill(
     );
     let replay = place.clew(&["replay", "--verify", &name]);
     let nothing = String::from_utf8_lossy(&replay.stderr).contains("nothing was recorded");
-    let good = code(&replay) == Some(CUT_OFF) || (must.is_empty() && nothing);
+    // Without its writer nobody can tell how the guest ended.
+    let signal = replay.status.and_then(|status| status.signal());
+    let killed = signal == Some(Signal::KILL.as_raw());
+    let cut_off = code(&replay) == Some(CUT_OFF);
+    let good = match victim {
+        Victim::Guest => killed,
+        Victim::Writer => cut_off,
+        Victim::Both => killed || cut_off,
+    } || (must.is_empty() && nothing);
     if waited && !replay.stdout.starts_with(&must) {
         fs::remove_dir_all(place.folder(&name))?;
         return Ok(Busy(true));

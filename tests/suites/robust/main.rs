@@ -8,6 +8,7 @@ mod hostile;
 mod kills;
 mod limits;
 mod place;
+mod processes;
 mod waiting;
 
 use libtest_mimic::Arguments;
@@ -17,6 +18,7 @@ fn main() {
     trials.extend(kills::trials());
     trials.extend(limits::trials());
     trials.extend(waiting::trials());
+    trials.extend(processes::trials());
     trials.extend(hostile::trials());
     trials.extend(confined::trials());
     libtest_mimic::run(&Arguments::from_args(), trials).exit();

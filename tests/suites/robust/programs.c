@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -150,6 +152,85 @@ static void escape(void) {
     puts("stayed");
 }
 
+static void put(const char *bytes, size_t len) {
+    while (len) {
+        ssize_t done = write(1, bytes, len);
+        if (done <= 0) _exit(9);
+        bytes += done;
+        len -= done;
+    }
+}
+
+static size_t most;
+
+// Numbered lines, and now and then one that is longer than a pipe.
+static void *numbered(void *who) {
+    char *text = malloc(most + 64);
+    for (int n = 0; n < 150; n++) {
+        int len = sprintf(text, "%ld: %d", (long)who, n);
+        if (most && n % 10 == 3) {
+            memset(text + len, 'a' + (long)who, most);
+            len += most;
+        }
+        text[len++] = '\n';
+        put(text, len);
+    }
+    return NULL;
+}
+
+// Processes that write to one pipe, each by itself or by threads.
+static void order(const char *how) {
+    int threads = strcmp(how, "threads") ? 0 : 3;
+    most = strcmp(how, "lines") ? 70000 : 0;
+    for (long who = 0; who < 4; who++) {
+        if (fork()) continue;
+        pthread_t all[3];
+        for (long n = 0; n < threads; n++) pthread_create(&all[n], NULL, numbered, (void *)(who * 3 + n));
+        for (int n = 0; n < threads; n++) pthread_join(all[n], NULL);
+        if (!threads) numbered((void *)who);
+        _exit(0);
+    }
+    int status;
+    while (wait(&status) > 0)
+        if (status) _exit(8);
+}
+
+static void killed_by_child(void) {
+    pid_t parent = getpid();
+    if (!fork()) {
+        kill(parent, SIGKILL);
+        _exit(0);
+    }
+    for (;;) pause();
+}
+
+// A child with the same pid as its parent, if that is the first of a namespace; with another status.
+static int namespace(void) {
+    int status;
+    if (getpid() != 1 || unshare(CLONE_NEWUSER | CLONE_NEWPID)) return 6;
+    if (!fork()) _exit(getpid() == 1 ? 3 : 7);
+    wait(&status);
+    return WEXITSTATUS(status) == 3 ? 5 : 8;
+}
+
+// Something at each number that clew could have, then children.
+static void descriptors(void) {
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    int end = limit.rlim_cur < 3000 ? limit.rlim_cur : 3000;
+    for (int fd = 3; fd < end; fd++)
+        if (dup3(2, fd, O_CLOEXEC) != fd) _exit(9);
+    for (int n = 0; n < 2; n++) {
+        pid_t pid = n ? fork() : vfork();
+        if (!pid) {
+            execl("/bin/sh", "sh", "-c", "exit 7", NULL);
+            _exit(1);
+        }
+        int status;
+        if (waitpid(pid, &status, 0) != pid || WEXITSTATUS(status) != 7) _exit(8);
+    }
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     setvbuf(stdout, NULL, _IONBF, 0);
@@ -158,6 +239,12 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "much")) much();
     if (!strcmp(what, "little")) little();
     if (!strcmp(what, "escape")) escape();
+    if (!strcmp(what, "order")) order(argv[2]);
+    if (!strcmp(what, "kills_itself")) kill(getpid(), SIGKILL);
+    if (!strcmp(what, "killed_by_group")) kill(0, SIGKILL);
+    if (!strcmp(what, "killed_by_child")) killed_by_child();
+    if (!strcmp(what, "namespace")) return namespace();
+    if (!strcmp(what, "descriptors")) descriptors();
     if (!strcmp(what, "read")) puts("waiting"), read_for_ever();
     if (!strcmp(what, "pause")) puts("waiting"), pause();
     if (!strcmp(what, "lock")) puts("waiting"), pthread_mutex_lock(&first), pthread_mutex_lock(&first);

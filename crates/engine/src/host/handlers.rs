@@ -75,8 +75,8 @@ pub fn set_for_guest(sig: i32, action: &Action, hooked: bool) -> i64 {
         // A fault inside a handler shall be reported, not kill.
         flags |= libc::SA_NODEFER as u64;
     }
-    if hooked {
-        // Should the guest change its mind before the signal is looked at, nothing has happened.
+    if default {
+        // What is ignored, or isn't looked at before the guest changes its mind, has interrupted nothing.
         flags |= libc::SA_RESTART as u64;
     }
     if sig == super::hub::KICK {

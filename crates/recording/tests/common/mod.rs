@@ -212,11 +212,24 @@ impl Source {
         let mut reader = recording.stream(stream).unwrap();
         let mut count = 0;
         while let Some(found) = reader.next().unwrap() {
+            if found == death() {
+                assert!(reader.next().unwrap().is_none(), "it is the last");
+                break;
+            }
             self.is(count, found);
             count += 1;
         }
         count
     }
+}
+
+/// What the writer says of a process that was killed.
+pub fn death() -> Record<'static> {
+    Record::Event(Event::Killed {
+        place: Place::default(),
+        cause: Cause::Outside,
+        signo: libc::SIGKILL,
+    })
 }
 
 /// xorshift: the same numbers every time.
