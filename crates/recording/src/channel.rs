@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use crate::event::StreamId;
 use crate::futex::{self, RobustList};
-pub use crate::producer::{Producer, leaves};
+pub use crate::producer::{Producer, leaves, lend};
 use crate::shared::*;
 
 /// Bytes of a ring.

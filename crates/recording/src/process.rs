@@ -4,6 +4,7 @@
 //! other. Then the process's own number is added, as in `1#4`.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::str::FromStr;
 
 use crate::event::ProcessId;
@@ -25,9 +26,11 @@ impl FromStr for ProcessName {
             None => (text, None),
         };
         let wrong = |_| format!("{text:?} is no process: a pid, or a pid and a number as in 1#4");
+        let pid: NonZeroU32 = pid.parse().map_err(wrong)?;
+        let process: Option<NonZeroU32> = process.map(str::parse).transpose().map_err(wrong)?;
         Ok(ProcessName {
-            pid: pid.parse().map_err(wrong)?,
-            process: process.map(str::parse).transpose().map_err(wrong)?,
+            pid: pid.get() as i32,
+            process: process.map(NonZeroU32::get),
         })
     }
 }
@@ -124,6 +127,8 @@ mod tests {
             let name = name(&streams, process).unwrap().to_string();
             assert_eq!(meant(&name), Ok(process), "{name}");
         }
-        assert!("x".parse::<ProcessName>().is_err() && "7#".parse::<ProcessName>().is_err());
+        for wrong in ["x", "7#", "0", "-7", "7#0", "#2"] {
+            assert!(wrong.parse::<ProcessName>().is_err(), "{wrong}");
+        }
     }
 }

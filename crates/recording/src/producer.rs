@@ -19,6 +19,15 @@ pub fn leaves(it_does: bool) {
     }
 }
 
+/// A child has borrowed this process's memory (vfork) and writes its stream meanwhile; 0: nobody any more. Should
+/// the process be killed meanwhile, the slot isn't free before the child has gone too.
+pub fn lend(pid: i32) {
+    // SAFETY: as above.
+    if let Some(slot) = unsafe { MINE.load(Relaxed).as_ref() } {
+        slot.lent.store(pid, SeqCst);
+    }
+}
+
 /// One stream's way in. For one thread: the one that made it.
 ///
 /// Dropping it only unmaps: a forked child drops its copy of the parent's.

@@ -4,7 +4,7 @@ use std::cell::UnsafeCell;
 use std::fs::File;
 use std::io;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::channel::{LOT, RING};
 use crate::futex::RobustList;
@@ -99,6 +99,8 @@ pub struct Slot {
     /// Not 0 while the process may end, or become another program, by its own doing: whoever is gone
     /// otherwise was killed.
     pub leaves: AtomicU32,
+    /// The child that has borrowed the process's memory (vfork) and writes its stream meanwhile, or 0.
+    pub lent: AtomicI32,
     /// The errno that an unrecorded process met.
     pub why: AtomicI32,
     /// The robust futex of the thread that writes.
@@ -220,8 +222,21 @@ pub fn pid() -> i32 {
     unsafe { libc::syscall(libc::SYS_getpid) as i32 }
 }
 
-/// A number for this process's pid namespace, 0 where /proc can't tell.
+/// A number for this process's pid namespace, 0 where /proc can't tell. Asks the kernel, and remembers.
 pub fn pid_namespace() -> u64 {
+    let found = ask_pid_namespace();
+    NAMESPACE.store(found, Relaxed);
+    found
+}
+
+/// What it was when last asked: it only changes by a fork.
+pub fn known_pid_namespace() -> u64 {
+    NAMESPACE.load(Relaxed)
+}
+
+static NAMESPACE: AtomicU64 = AtomicU64::new(0);
+
+fn ask_pid_namespace() -> u64 {
     // SAFETY: a path and a zeroed structure to fill.
     unsafe {
         let mut stat: libc::stat = std::mem::zeroed();
@@ -260,7 +275,7 @@ impl Slot {
         ] {
             word.store(0, SeqCst);
         }
-        for word in [&self.pid, &self.maker, &self.why] {
+        for word in [&self.pid, &self.maker, &self.why, &self.lent] {
             word.store(0, SeqCst);
         }
         self.state.store(state::FREE, SeqCst);

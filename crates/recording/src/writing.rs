@@ -193,7 +193,8 @@ impl Writing {
             // The child of a dead process, or nobody knows.
             _ => {
                 let since = self.unsure.entry(index).or_insert_with(Instant::now);
-                if since.elapsed() <= GRACE {
+                // As long as others record there is no hurry.
+                if since.elapsed() <= GRACE || self.anybody_lives() {
                     return Ok(Look::Nothing);
                 }
                 slot.why.store(libc::ETIMEDOUT, SeqCst);
@@ -207,6 +208,15 @@ impl Writing {
         Ok(Look::Moved)
     }
 
+    /// Whether any process is known to record.
+    fn anybody_lives(&self) -> bool {
+        self.channel.taken().any(|index| {
+            let slot = self.channel.slot(index);
+            let owner = slot.owner.load(SeqCst);
+            slot.state.load(SeqCst) == state::LIVE && owner & futex::OWNER_DIED == 0
+        })
+    }
+
     /// Whether the pids in a slot mean what they mean here: one of another namespace may be anybody's.
     fn is_near(&self, slot: &Slot) -> bool {
         self.namespace != 0 && slot.namespace.load(SeqCst) == self.namespace
@@ -215,7 +225,7 @@ impl Writing {
     /// Writes down that a process isn't recorded, and frees its slot.
     fn unrecorded(&mut self, index: usize, slot: &Slot) -> Result<Look, Full> {
         let why = match slot.why.load(SeqCst) {
-            libc::ETIMEDOUT => "it didn't begin within two seconds".into(),
+            libc::ETIMEDOUT => "it never began: it was killed before, or couldn't run".into(),
             errno => io::Error::from_raw_os_error(errno).to_string(),
         };
         let text = match slot.pid.load(SeqCst) {
@@ -283,8 +293,11 @@ impl Writing {
     /// Whether the process of a slot lives, and watches it.
     fn lives(&mut self, index: usize, slot: &Slot) -> bool {
         let owner = slot.owner.load(SeqCst);
-        if owner & futex::OWNER == 0 || owner & futex::OWNER_DIED != 0 {
-            return false;
+        let gone = owner & futex::OWNER == 0 || owner & futex::OWNER_DIED != 0;
+        if gone {
+            // Somebody else may still be writing there.
+            let lent = slot.lent.load(SeqCst);
+            return lent != 0 && self.is_near(slot) && self.watch.add(lent) == Life::Watched;
         }
         let life = match self.is_near(slot) {
             true => self.watch.add(slot.pid.load(SeqCst)),

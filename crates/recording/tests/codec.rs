@@ -15,6 +15,7 @@ enum Made {
     Registers(u32, [u64; REGISTERS]),
     Extended(Vec<u8>),
     Map(Vec<u8>),
+    Output(u64, u64),
 }
 
 impl Made {
@@ -33,6 +34,7 @@ impl Made {
             &Made::Registers(mask, values) => Record::Effect(Effect::Registers { mask, values }),
             Made::Extended(bytes) => Record::Effect(Effect::Extended(bytes)),
             Made::Map(bytes) => Record::Effect(Effect::Map(bytes)),
+            &Made::Output(order, bytes) => Record::Effect(Effect::Output { order, bytes }),
         }
     }
 }
@@ -155,6 +157,7 @@ fn made() -> impl Strategy<Value = Made> {
         registers,
         bytes(16 << 10).prop_map(Made::Extended),
         bytes(5000).prop_map(Made::Map),
+        (number(), number()).prop_map(|(order, bytes)| Made::Output(order, bytes)),
     ]
 }
 

@@ -146,6 +146,63 @@ fn ls_of_a_thousand_is_fast_the_second_time() {
 }
 
 #[test]
+fn nobody_goes_missing_in_silence() {
+    let place = Place::new("missing");
+    let forked = |stream, pid| Event::Forked {
+        ticks: 0,
+        stream,
+        pid,
+    };
+    let first = Records::default()
+        .event(start(1, Origin::Exec { before: 0 }, 0, &["/bin/demo"]))
+        .event(forked(2, 7))
+        .event(forked(3, 8))
+        .event(forked(4, 9));
+    let child = Records::default().event(start(1, Origin::Fork { parent: 1 }, 0, &["/bin/demo"]));
+    place
+        .recording("some", 1)
+        .stream(1, first)
+        .stream(2, child)
+        .unrecorded(3, "process 8 isn't recorded: no memory")
+        .finish();
+    let text = place.good(&["info", "some"]);
+    for words in [
+        "2 processes",
+        "1#1 /bin/demo",
+        "1#2 forked /bin/demo",
+        "process 8 isn't recorded: no memory",
+        "1 process more, killed before the first event",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let text = place.good(&["dump", "some", "--pid", "1#2", "--quick"]);
+    assert!(
+        text.contains("from stream 1") && !text.contains("forked process"),
+        "{text}"
+    );
+    let text = place.bad(1, &["dump", "some", "--pid", "1", "--quick"]);
+    assert!(text.contains("1#1, 1#2"), "{text}");
+}
+
+#[test]
+fn recordings_of_the_first_format_are_read() {
+    let place = Place::new("first-format");
+    let folder = place.recording("old", 1).simple(3);
+    let mut log = std::fs::read(folder.join("log")).unwrap();
+    log[8] = 1;
+    std::fs::write(folder.join("log"), log).unwrap();
+    let meta = std::fs::read_to_string(folder.join("meta.json")).unwrap();
+    let old = meta.replace("\"format\": 2", "\"format\": 1");
+    assert_ne!(meta, old);
+    std::fs::write(folder.join("meta.json"), old).unwrap();
+    let text = place.good(&["info", "old"]);
+    assert!(
+        text.contains("exit 3") && !text.contains("can't be"),
+        "{text}"
+    );
+}
+
+#[test]
 fn info_tells_processes_counts_and_notes() {
     let place = Place::new("info");
     rich(&place);

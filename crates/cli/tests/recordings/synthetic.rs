@@ -160,6 +160,13 @@ impl Builder {
         self
     }
 
+    /// A process that isn't recorded.
+    pub fn unrecorded(mut self, id: StreamId, why: &str) -> Builder {
+        let chunk = self.packer.pack(Kind::Unrecorded, id, why.as_bytes(), &[]);
+        self.log.extend_from_slice(chunk);
+        self
+    }
+
     /// With its end.
     pub fn finish(mut self) -> PathBuf {
         let chunk = self.packer.pack(Kind::End, 0, &[], &[]);

@@ -173,6 +173,9 @@ impl Executor {
         self.recorder().outlet = None;
         if let Some(stream) = self.recorder().after_exec.take() {
             channel::leaves(false);
+            if self.kernel.own.in_vfork {
+                channel::lend(self.tid());
+            }
             self.recorder().child_told = false;
             self.recorder().channel().give_back(stream);
         }

@@ -192,6 +192,7 @@ impl Executor {
         self.note_switched();
         self.effects(None);
         govern::on_this_thread();
+        channel::lend(tid);
     }
 
     /// In the parent, when the child of its vfork has gone.
@@ -203,6 +204,7 @@ impl Executor {
         govern::unpark();
         // Whatever the child said of its own end.
         channel::leaves(false);
+        channel::lend(0);
         let parent = self.current().number;
         let recorder = self.recorder();
         recorder.arrived = 0;
@@ -283,6 +285,9 @@ impl Executor {
         let ticks = self.recorder().take_arrived();
         self.recorder().event(&Event::Exec { ticks });
         self.recorder().child_told = true;
-        channel::leaves(true);
+        match self.kernel.own.in_vfork {
+            true => channel::lend(0),
+            false => channel::leaves(true),
+        }
     }
 }
