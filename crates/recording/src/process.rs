@@ -110,6 +110,7 @@ mod tests {
                 exe: Vec::new(),
                 argv: Vec::new(),
                 time: 0,
+                view: Default::default(),
             },
         }
     }
