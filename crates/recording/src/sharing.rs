@@ -401,6 +401,7 @@ impl Sharing {
                     }
                     let Some(member) = self.living(stream) else {
                         used.stream.store(0, Relaxed);
+                        free.get_or_insert(n);
                         continue;
                     };
                     others = true;
@@ -414,17 +415,20 @@ impl Sharing {
                         }
                     }
                 }
-                let own = match own.or(free) {
-                    Some(n) => n,
+                let used = match own.or(free) {
+                    Some(n) => &self.table.uses[n],
                     None if end < USES => {
                         self.table.uses_end.store(end as u32 + 1, Relaxed);
-                        end
+                        &self.table.uses[end]
                     }
                     None => return others,
                 };
-                let used = &self.table.uses[own];
-                used.object.store(object, Relaxed);
-                used.stream.store(self.stream, Relaxed);
+                if own.is_none() {
+                    used.object.store(object, Relaxed);
+                    used.stream.store(self.stream, Relaxed);
+                    // Whoever had the slot before may have left something else.
+                    used.governed.store(0, Relaxed);
+                }
                 if others {
                     used.governed.store(GOVERNED, Relaxed);
                 }

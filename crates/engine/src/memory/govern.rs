@@ -93,6 +93,8 @@ struct State {
     /// Asked for by others, to be given away at the next occasion.
     asked: Vec<Entry>,
     used: FxHashSet<u64>,
+    /// An object that is about to be mapped, and whether that mapping is governed.
+    promised: Option<(u64, bool)>,
     /// How long objects are, as a replay knows it.
     sizes: FxHashMap<u64, (Object, u64)>,
     /// Second mappings of single pages, always accessible: for the kernel's futexes.
@@ -122,6 +124,7 @@ fn state() -> &'static mut State {
         shadows: FxHashMap::default(),
         asked: Vec::new(),
         used: FxHashSet::default(),
+        promised: None,
         sizes: FxHashMap::default(),
         aliases: FxHashMap::default(),
         records: Vec::new(),
@@ -158,7 +161,7 @@ pub fn new_object() -> Option<u64> {
 
 /// Whether others have the object; asked before it is mapped.
 pub fn is_used_by_others(object: &Object) -> bool {
-    state().join(object)
+    state().ask(object)
 }
 
 /// A shared mapping was made. True if it is closed, which is then to be written down.

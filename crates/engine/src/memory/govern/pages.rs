@@ -45,6 +45,14 @@ impl State {
         others
     }
 
+    /// Whether others have an object that is about to be mapped. The answer holds until [`Self::add`]: who asks writes
+    /// down its contents or leaves them to the first touches, and the others may leave meanwhile.
+    pub(super) fn ask(&mut self, object: &Object) -> bool {
+        let others = self.join(object);
+        self.promised = Some((sharing::name(object), others));
+        others
+    }
+
     pub(super) fn add(
         &mut self,
         range: Range<u64>,
@@ -56,7 +64,8 @@ impl State {
             return false;
         }
         let name = sharing::name(&object);
-        let others = self.join(&object);
+        let promised = self.promised.take_if(|(promised, _)| *promised == name);
+        let others = self.join(&object) || promised.is_some_and(|(_, others)| others);
         // Anonymous memory is never mapped again, but what a process has of a governed object is governed.
         let governed = prot & libc::PROT_EXEC == 0
             && (others || self.views.iter().any(|v| v.name == name && v.governed));
@@ -102,6 +111,7 @@ impl State {
             .used
             .iter()
             .filter(|&&name| !self.views.iter().any(|v| v.name == name))
+            .filter(|&&name| self.promised.is_none_or(|(promised, _)| promised != name))
             .copied()
             .collect();
         for name in gone {
@@ -333,12 +343,9 @@ impl State {
         for entry in lost {
             self.close(entry);
         }
-        // What is still ours may change from here on.
-        for entry in &self.recent {
-            if self.held.contains_key(entry) {
-                self.shadows.remove(entry);
-            }
-        }
+        // What is still ours may change from here on, also what has left `recent` since it was copied.
+        let held = &self.held;
+        self.shadows.retain(|entry, _| !held.contains_key(entry));
     }
 
     /// A page that is no longer this process's.
