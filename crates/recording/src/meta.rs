@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub const FILE: &str = "meta.json";
 
-/// The version of the recording's format: log, records and files. Another one can't be read.
+/// The version of the recording's format: log, records and files. A later one can't be read.
 pub const FORMAT: u32 = crate::log::VERSION;
 /// The version of the rules by which ticks are counted and single instructions step. Under others,
 /// no place in a recording is where it was.
@@ -80,7 +80,7 @@ pub enum MetaError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     #[error(
-        "recorded by clew {clew} in format {format}; this one reads format {FORMAT}: replay it with \
+        "recorded by clew {clew} in format {format}; this one reads up to format {FORMAT}: replay it with \
          clew {clew}"
     )]
     Format { format: u32, clew: String },
@@ -124,7 +124,7 @@ impl Meta {
     /// Whether this clew can replay it on a machine like `here`.
     pub fn fits(&self, here: &Machine) -> Result<(), Unfit> {
         let clew = || self.clew.clone();
-        if self.format != FORMAT {
+        if !(1..=FORMAT).contains(&self.format) {
             return Err(Unfit::Format {
                 format: self.format,
                 clew: clew(),
@@ -156,7 +156,7 @@ fn version_first(bytes: &[u8]) -> Option<String> {
         clew: String,
     }
     let Version { format, clew } = serde_json::from_slice(bytes).ok()?;
-    (format != FORMAT).then(|| Unfit::Format { format, clew }.to_string())
+    (format > FORMAT).then(|| Unfit::Format { format, clew }.to_string())
 }
 
 /// All of a regular file, if it isn't longer than `most`. Neither links nor FIFOs are opened.
@@ -253,6 +253,11 @@ mod tests {
         here.features.remove("avx2");
         let text = meta.fits(&here).unwrap_err().to_string();
         assert!(text.contains("hasn't got avx2"), "{text}");
+        let older = Meta {
+            format: 1,
+            ..meta.clone()
+        };
+        assert_eq!(older.fits(&meta.machine), Ok(()));
         let newer = Meta {
             format: FORMAT + 1,
             ..meta.clone()

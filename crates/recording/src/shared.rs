@@ -13,7 +13,7 @@ use crate::futex::RobustList;
 pub const MOST_SLOTS: usize = 4096;
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"clewchan");
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 pub const PAGE: usize = 4096;
 
 /// What the writer wants from processes that commit ([`Control::attention`]).

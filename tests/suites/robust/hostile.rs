@@ -138,7 +138,10 @@ pub fn encode(record: &Record) -> Owned {
                     registers: *registers,
                     memory: *memory,
                 },
-                Event::Shared { ticks } => Event::Shared { ticks: *ticks },
+                Event::Shared { ticks, touch } => Event::Shared {
+                    ticks: *ticks,
+                    touch: *touch,
+                },
                 Event::Exec { ticks } => Event::Exec { ticks: *ticks },
                 Event::Exited { ticks, status } => Event::Exited {
                     ticks: *ticks,

@@ -20,7 +20,7 @@ mod pages;
 use std::ops::Range;
 
 use clew_recording::maps::{Change, Object, Pages};
-use clew_recording::sharing::{self, Entry, Sharing};
+use clew_recording::sharing::{self, Entry, Hold, NotYet, PageOf, Sharing};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::host::{self, real_prot};
@@ -31,9 +31,6 @@ use crate::host::hub;
 use crate::kernel::stop;
 use crate::syscall;
 
-/// So many pages that were acquired last are remembered when they may be taken, so that only what changed is
-/// written down later.
-const REMEMBERED: usize = 32;
 /// Differences closer than this are one.
 const GAP: usize = 16;
 
@@ -84,14 +81,8 @@ struct State {
     sharing: Option<Sharing>,
     views: Vec<View>,
     closed: Ranges,
-    /// Pages that are this process's: what they are a page of.
-    held: FxHashMap<Entry, (u64, u64)>,
-    /// Acquired last.
-    recent: Vec<Entry>,
-    /// What was in pages when they were given away.
-    shadows: FxHashMap<Entry, Shadow>,
-    /// Asked for by others, to be given away at the next occasion.
-    asked: Vec<Entry>,
+    /// Pages that are this process's, and what was in others when they were.
+    hold: Hold<Shadow>,
     used: FxHashSet<u64>,
     /// An object that is about to be mapped, and whether that mapping is governed.
     promised: Option<(u64, bool)>,
@@ -119,10 +110,7 @@ fn state() -> &'static mut State {
         sharing: None,
         views: Vec::new(),
         closed: Ranges::new(),
-        held: FxHashMap::default(),
-        recent: Vec::new(),
-        shadows: FxHashMap::default(),
-        asked: Vec::new(),
+        hold: Hold::default(),
         used: FxHashSet::default(),
         promised: None,
         sizes: FxHashMap::default(),
@@ -255,7 +243,8 @@ pub fn runs_guest() {
 pub fn wanted() -> bool {
     let state = state();
     let sharing = state.sharing.as_ref().filter(|_| !state.fresh);
-    sharing.is_some_and(|sharing| sharing.wanted() || !state.asked.is_empty())
+    sharing
+        .is_some_and(|sharing| sharing.wanted() || state.hold.is_asked() && sharing.slice_is_over())
 }
 
 /// Gives away what others have asked for. The guest stands at a place that can be found again.
@@ -291,8 +280,7 @@ pub fn unpark() {
             return;
         }
         sharing.unpark();
-        state.collect();
-        state.govern_wanted();
+        state.come_back();
     }
 }
 
@@ -354,6 +342,11 @@ fn pages(range: &Range<u64>) -> Pages {
 
 fn kick(pid: i32, tid: i32) {
     hub::kick_other(pid, tid);
+}
+
+fn full() -> ! {
+    stop::warn("more memory is shared between processes than can be recorded (4 GiB)");
+    stop::exit(stop::STATUS)
 }
 
 fn late(pid: i32) {

@@ -18,31 +18,40 @@ impl State {
         self.overlapping(&(addr..addr + 1)).next().copied()
     }
 
-    /// Where a page of an object is mapped here.
     pub(super) fn places(&self, name: u64, page: u64) -> Vec<View> {
-        let at = page * PAGE;
-        let has = |v: &&View| {
-            v.name == name && v.offset <= at && at < v.offset.saturating_add(v.end - v.start)
-        };
-        let one = |v: &View| {
-            let start = v.start + (at - v.offset);
-            v.slice(start, start + PAGE)
-        };
-        self.views.iter().filter(has).map(one).collect()
+        places(&self.views, name, page)
     }
 
     pub(super) fn join(&mut self, object: &Object) -> bool {
         let name = sharing::name(object);
-        let Some(sharing) = &self.sharing else {
-            return false;
-        };
-        if matches!(object, Object::Anon(_)) {
+        if self.sharing.is_none() || matches!(object, Object::Anon(_)) {
             return false;
         }
         self.used.insert(name);
-        let others = sharing.use_object(name, &kick);
-        self.collect();
-        others
+        self.join_named(name)
+    }
+
+    fn join_named(&mut self, name: u64) -> bool {
+        loop {
+            let Some(sharing) = &self.sharing else {
+                return false;
+            };
+            match sharing.use_object(name, &kick) {
+                Ok(others) => return others,
+                Err(NotYet::Wait(seen)) => {
+                    self.away(|sharing| sharing.wait(seen));
+                }
+                Err(NotYet::Full) => full(),
+            }
+        }
+    }
+
+    /// Waits in a way that is one for others too: `wait` returns when this process may go on.
+    pub(super) fn away<T>(&mut self, wait: impl FnOnce(&Sharing) -> T) -> Option<T> {
+        self.remember();
+        let result = self.sharing.as_ref().map(wait);
+        self.come_back();
+        result
     }
 
     /// Whether others have an object that is about to be mapped. The answer holds until [`Self::add`]: who asks writes
@@ -116,14 +125,13 @@ impl State {
             .collect();
         for name in gone {
             self.used.remove(&name);
-            let entries: Vec<Entry> = self.held_of(name);
+            let entries = self.hold.of_object(name);
             if let Some(sharing) = &self.sharing {
                 sharing.leave_object(name);
                 sharing.release(&entries);
             }
             for entry in entries {
-                self.held.remove(&entry);
-                self.shadows.remove(&entry);
+                self.hold.forget(entry);
             }
             self.aliases.retain(|&(object, _), &mut at| {
                 if object == name {
@@ -133,11 +141,6 @@ impl State {
                 object != name
             });
         }
-    }
-
-    pub(super) fn held_of(&self, name: u64) -> Vec<Entry> {
-        let of = self.held.iter().filter(|(_, (object, _))| *object == name);
-        of.map(|(&entry, _)| entry).collect()
     }
 
     pub(super) fn protected(&mut self, range: &Range<u64>, prot: i32) {
@@ -190,11 +193,13 @@ impl State {
         let page = view.page_of(addr);
         let Some(sharing) = &self.sharing else { return };
         let Some(entry) = sharing.page(view.name, page) else {
-            stop::warn("more memory is shared between processes than can be recorded (4 GiB)");
-            stop::exit(stop::STATUS)
+            full()
         };
-        let before = self.shadows.remove(&entry);
-        let first = !self.held.contains_key(&entry) && self.take(entry, view.name, page);
+        let (first, before) = if self.hold.has(entry) {
+            (false, None)
+        } else {
+            self.take(entry, view.name, page)
+        };
         let places = self.places(view.name, page);
         for place in &places {
             let range = place.start..place.end;
@@ -217,27 +222,21 @@ impl State {
         }
     }
 
-    /// Makes a page this process's; true if it was nobody's, ever.
-    pub(super) fn take(&mut self, entry: Entry, name: u64, page: u64) -> bool {
+    /// Makes a page this process's: was it nobody's, ever, and what was in it when this process had it last?
+    pub(super) fn take(&mut self, entry: Entry, name: u64, page: u64) -> (bool, Option<Shadow>) {
         let Some(sharing) = &self.sharing else {
-            return false;
+            return (false, None);
         };
-        let first = match sharing.try_acquire(entry) {
-            Some(first) => first,
-            None => {
-                self.remember();
-                let sharing = self.sharing.as_ref();
-                sharing.is_some_and(|sharing| sharing.acquire(entry, &kick, &late))
-            }
-        };
-        self.held.insert(entry, (name, page));
-        self.recent.retain(|&other| other != entry);
-        if self.recent.len() == REMEMBERED {
-            self.recent.remove(0);
+        if let Some(first) = sharing.try_acquire(entry) {
+            return (first, self.hold.acquired(entry, (name, page)));
         }
-        self.recent.push(entry);
-        self.collect();
-        first
+        self.remember();
+        let sharing = self.sharing.as_ref();
+        let first = sharing.is_some_and(|sharing| sharing.acquire(entry, &kick, &late));
+        // Before letters are read: one may be about this page.
+        let before = self.hold.acquired(entry, (name, page));
+        self.come_back();
+        (first, before)
     }
 
     /// There is a page of the object up to `end`: another process may have made its file longer.
@@ -267,7 +266,7 @@ impl State {
                 let Some(entry) = sharing.page(name, page) else {
                     return;
                 };
-                if self.held.contains_key(&entry) {
+                if self.hold.has(entry) {
                     continue;
                 }
                 // One may be lost while another is waited for.
@@ -276,7 +275,6 @@ impl State {
                     Some(place) => self.acquire(&place, place.start),
                     None => {
                         self.take(entry, name, page);
-                        self.shadows.remove(&entry);
                     }
                 }
             }
@@ -301,59 +299,36 @@ impl State {
 
     /// Pages may be taken from here on: keeps what is in those used last.
     pub(super) fn remember(&mut self) {
-        for n in 0..self.recent.len() {
-            let entry = self.recent[n];
-            if let Some(&(name, page)) = self.held.get(&entry) {
-                self.keep_shadow(entry, name, page);
-            }
-        }
+        let views = &self.views;
+        self.hold.copy(|page| contents(views, page));
     }
 
-    pub(super) fn keep_shadow(&mut self, entry: Entry, name: u64, page: u64) {
-        let places = self.places(name, page);
-        let place = places.iter().find(|place| place.readable());
-        match place.and_then(|place| read_page(place.start)) {
-            Some(shadow) => self.shadows.insert(entry, shadow),
-            None => self.shadows.remove(&entry),
-        };
+    /// The process is no longer away: what it has lost is closed, what it is asked to govern is governed.
+    pub(super) fn come_back(&mut self) {
+        self.read_letters();
+        self.hold.is_back();
+        self.govern_wanted();
     }
 
     /// Reads what others have left: pages that were taken are closed.
-    pub(super) fn collect(&mut self) {
-        let Some(sharing) = &self.sharing else { return };
-        let mut letters = Vec::new();
-        if sharing.wanted() {
-            let (some, more) = sharing.letters();
-            letters = some;
-            if more {
-                letters = self.held.keys().copied().collect();
-            }
+    fn read_letters(&mut self) {
+        let Some(sharing) = self.sharing.as_ref().filter(|sharing| sharing.wanted()) else {
+            return;
+        };
+        let (mut letters, more) = sharing.letters();
+        if more {
+            letters = self.hold.all();
         }
-        let mut lost = Vec::new();
-        for entry in letters {
-            if !self.held.contains_key(&entry) {
-                continue;
-            }
-            if !sharing.owns(entry) {
-                lost.push(entry);
-            } else if !self.asked.contains(&entry) {
-                self.asked.push(entry);
-            }
-        }
-        for entry in lost {
+        for entry in self.hold.read(letters, |entry| sharing.owns(entry)) {
             self.close(entry);
         }
-        // What is still ours may change from here on, also what has left `recent` since it was copied.
-        let held = &self.held;
-        self.shadows.retain(|entry, _| !held.contains_key(entry));
     }
 
     /// A page that is no longer this process's.
     pub(super) fn close(&mut self, entry: Entry) {
-        let Some((name, page)) = self.held.remove(&entry) else {
+        let Some((name, page)) = self.hold.lose(entry) else {
             return;
         };
-        self.recent.retain(|&other| other != entry);
         for place in self.places(name, page) {
             let range = place.start..place.end;
             close_really(range.clone());
@@ -364,20 +339,18 @@ impl State {
     }
 
     pub(super) fn serve(&mut self) {
-        self.collect();
-        let asked = std::mem::take(&mut self.asked);
-        for &entry in &asked {
-            if let Some(&(name, page)) = self.held.get(&entry) {
-                self.keep_shadow(entry, name, page);
-                self.close(entry);
-            }
-        }
-        if let Some(sharing) = &self.sharing
-            && !asked.is_empty()
-        {
-            sharing.release(&asked);
-        }
+        self.read_letters();
         self.govern_wanted();
+        let over = self.sharing.as_ref().is_some_and(Sharing::slice_is_over);
+        if !over || !self.hold.is_asked() {
+            return;
+        }
+        let views = &self.views;
+        let asked = self.hold.take_asked(|page| contents(views, page));
+        for &entry in &asked {
+            self.close(entry);
+        }
+        self.away(|sharing| sharing.step_aside(&asked));
     }
 
     pub(super) fn govern_wanted(&mut self) {
@@ -423,7 +396,7 @@ impl State {
 
     pub(super) fn become_child(&mut self, stream: u32) {
         self.records.clear();
-        self.asked.clear();
+        self.hold.drop_asked();
         let Some(sharing) = &mut self.sharing else {
             return;
         };
@@ -432,18 +405,16 @@ impl State {
             return;
         }
         // The parent's pages stay the parent's, and go on changing.
-        let held: Vec<Entry> = self.held.keys().copied().collect();
-        for entry in held {
+        for entry in self.hold.all() {
             self.close(entry);
-            self.shadows.remove(&entry);
+            self.hold.forget(entry);
         }
         for name in self.used.clone() {
+            self.join_named(name);
             if let Some(sharing) = &self.sharing {
-                sharing.use_object(name, &kick);
                 sharing.governed(name);
             }
         }
-        self.collect();
     }
 
     pub(super) fn alias(&mut self, addr: u64) -> Option<u64> {
@@ -472,4 +443,24 @@ impl State {
         };
         Some(at + addr % PAGE)
     }
+}
+
+/// What is in a page, if it can be read anywhere.
+fn contents(views: &[View], (name, page): PageOf) -> Option<Shadow> {
+    let places = places(views, name, page);
+    let place = places.iter().find(|place| place.readable())?;
+    read_page(place.start)
+}
+
+/// Where a page of an object is mapped.
+fn places(views: &[View], name: u64, page: u64) -> Vec<View> {
+    let at = page * PAGE;
+    let has = |v: &&View| {
+        v.name == name && v.offset <= at && at < v.offset.saturating_add(v.end - v.start)
+    };
+    let one = |v: &View| {
+        let start = v.start + (at - v.offset);
+        v.slice(start, start + PAGE)
+    };
+    views.iter().filter(has).map(one).collect()
 }
