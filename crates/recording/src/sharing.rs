@@ -27,13 +27,15 @@ use crate::maps::Object;
 use crate::shared::{self, MOST_SLOTS, PAGE, state};
 
 pub use hold::{Hold, PageOf};
-use rules::{Member, Page, Rules, Use, Who};
+use rules::{Member, Page, Rules, Use, Waits, Who};
 
 /// Pages that can be owned: 4 GiB of shared memory.
 const PAGES: usize = 1 << 20;
 const USES: usize = 8192;
-/// A process that has come back isn't disturbed for so long, in units of 1024 cycles: about 200 µs.
-const SLICE: u32 = 500;
+/// A process that has come back isn't disturbed for so long, in units of 1024 cycles: about 400 µs.
+const SLICE: u32 = 1000;
+/// So long one waits for all of its hot pages: about 20 ms.
+const PATIENCE: u32 = 50 * SLICE;
 const LONG_WAIT: Duration = Duration::from_millis(1);
 /// Set in the lock's word while somebody waits for it.
 const CONTENDED: u32 = 1 << 31;
@@ -43,6 +45,8 @@ pub(crate) struct Table {
     lock: AtomicU32,
     /// Changes whenever a page or a process becomes free.
     news: AtomicU32,
+    /// How many wait for news, or have died doing so.
+    waiters: AtomicU32,
     objects: AtomicU64,
     uses_end: AtomicU32,
     uses: [Use; USES],
@@ -243,28 +247,74 @@ impl Sharing {
                 }
                 Err(waits) => waits,
             };
-            if waits.tell {
-                self.tell();
-            }
-            let owner = &self.table.members[waits.owner];
-            let seen = self.table.news.load(Relaxed);
-            let pid = owner.pid.load(Relaxed);
-            let wait = match left_of(owner) {
-                // It has been given the page, and comes for it.
-                None if owner.doing.load(Relaxed) != rules::doing::RUNS => LONG_WAIT,
-                None => {
-                    // Under the lock: it takes the lock to move to another thread, or to leave.
-                    kick(pid, owner.tid.load(Relaxed));
-                    LONG_WAIT
-                }
-                Some(left) => left,
-            };
-            drop(locked);
-            futex::wait(&self.table.news, seen, Some(wait));
+            let pid = self.table.members[waits.owner].pid.load(Relaxed);
+            self.wait_for(locked, waits, kick);
             if !told && shared::now().saturating_sub(begin) > 5_000_000_000 {
                 told = true;
                 late(pid);
             }
+        }
+    }
+
+    /// Waits for the owner of a page to give it up, or to be away.
+    fn wait_for(&self, locked: Locked, waits: Waits, kick: &dyn Fn(i32, i32)) {
+        if waits.tell {
+            self.tell();
+        }
+        let owner = &self.table.members[waits.owner];
+        let wait = match left_of(owner) {
+            Some(left) => left,
+            // It has been given the page, and comes for it.
+            None if owner.doing.load(Relaxed) != rules::doing::RUNS => LONG_WAIT,
+            None => {
+                // Under the lock: it takes the lock to move to another thread, or to leave.
+                kick(owner.pid.load(Relaxed), owner.tid.load(Relaxed));
+                LONG_WAIT
+            }
+        };
+        self.wait_locked(locked, wait);
+    }
+
+    /// Waits for news, without the lock.
+    fn wait_locked(&self, locked: Locked, time: Duration) {
+        let seen = self.table.news.load(Relaxed);
+        self.table.waiters.fetch_add(1, SeqCst);
+        drop(locked);
+        futex::wait(&self.table.news, seen, Some(time));
+        self.table.waiters.fetch_sub(1, SeqCst);
+    }
+
+    /// The process goes on, with its hot pages if they can be had: those that are returned were taken, and regained. It
+    /// waits for them, away, if it may; not for long.
+    pub fn come_back<C>(
+        &self,
+        hold: &mut Hold<C>,
+        may_wait: bool,
+        kick: &dyn Fn(i32, i32),
+    ) -> Vec<Entry> {
+        let begin = cycles();
+        loop {
+            let locked = self.lock();
+            if self.wanted() {
+                let (mut letters, more) = self.step_locked(|rules, me| rules.letters(me));
+                if more {
+                    letters = hold.all();
+                }
+                hold.read(letters, |entry| self.owns(entry));
+            }
+            let hot = hold.to_regain();
+            if may_wait
+                && cycles().wrapping_sub(begin) < PATIENCE
+                && let Err(waits) = self.step_locked(|rules, me| rules.regain_or_wait(me, &hot))
+            {
+                self.wait_for(locked, waits, kick);
+                continue;
+            }
+            // What was regained already, or what can be.
+            let regained = self.step_locked(|rules, me| rules.regain(me, hot));
+            self.me().since.store(cycles(), Relaxed);
+            hold.regained(&regained);
+            return regained;
         }
     }
 
@@ -278,7 +328,7 @@ impl Sharing {
         self.tell();
     }
 
-    /// Gives pages up and is away while those who have asked for them run, for a slice at most.
+    /// Gives pages up and is away while those who have asked for them run, for a slice or two; it stays away.
     pub fn step_aside(&self, entries: &[Entry]) {
         let mut locked = self.lock();
         let takers: Vec<(usize, Entry)> = self.step_locked(|rules, me| {
@@ -300,17 +350,16 @@ impl Sharing {
             if !busy || used >= 2 * SLICE {
                 break;
             }
-            let seen = self.table.news.load(Relaxed);
-            drop(locked);
-            futex::wait(&self.table.news, seen, Some(time_of(SLICE)));
+            self.wait_locked(locked, time_of(SLICE));
             locked = self.lock();
         }
-        self.back();
     }
 
     fn tell(&self) {
         self.table.news.fetch_add(1, SeqCst);
-        futex::wake(&self.table.news);
+        if self.table.waiters.load(SeqCst) != 0 {
+            futex::wake(&self.table.news);
+        }
     }
 
     /// Does anybody want anything?
@@ -330,7 +379,7 @@ impl Sharing {
         self.step(|rules, me| rules.letters(me))
     }
 
-    /// The process is about to wait in the kernel; until [`Self::unpark`] its pages can be taken.
+    /// The process is about to wait in the kernel; until [`Self::come_back`] its pages can be taken.
     pub fn park(&self) {
         if self.step(|rules, me| rules.away(me, None)) {
             self.tell();
@@ -339,17 +388,6 @@ impl Sharing {
 
     pub fn is_parked(&self) -> bool {
         self.me().doing.load(Relaxed) == rules::doing::AWAY
-    }
-
-    pub fn unpark(&self) {
-        let _locked = self.lock();
-        self.back();
-    }
-
-    /// The process runs, from now on. Under the lock.
-    fn back(&self) {
-        self.step_locked(|rules, me| rules.back(me));
-        self.me().since.store(cycles(), Relaxed);
     }
 
     /// The process maps (or writes to) an object. True if others have it too: then their pages are closed
@@ -369,11 +407,12 @@ impl Sharing {
         }
     }
 
-    /// Waits for others, away meanwhile; `seen` is from [`NotYet::Wait`].
+    /// Waits for others, away meanwhile and afterwards; `seen` is from [`NotYet::Wait`].
     pub fn wait(&self, seen: u32) {
         self.park();
+        self.table.waiters.fetch_add(1, SeqCst);
         futex::wait(&self.table.news, seen, Some(LONG_WAIT));
-        self.unpark();
+        self.table.waiters.fetch_sub(1, SeqCst);
     }
 
     /// Has any process mapped a file or segment shared, since the recording began?
@@ -472,9 +511,11 @@ mod tests {
                 // It may be taken from one who waits in the kernel, and is told.
                 first.park();
                 assert_eq!(second.try_acquire(page), Some(false));
-                first.unpark();
                 assert!(first.wanted() && !first.owns(page));
-                assert_eq!(first.letters(), (vec![page], false));
+                let mut hold = Hold::<()>::default();
+                hold.acquired(page, (object, 3));
+                assert!(first.come_back(&mut hold, false, &|_, _| {}).is_empty());
+                assert_eq!(hold.take_lost(), [page]);
                 second.release(&[page]);
                 assert_eq!(first.try_acquire(page), Some(false));
             });
@@ -499,7 +540,7 @@ mod tests {
                 first.park();
                 assert!(second.is_used_by_others(object));
                 assert_eq!(second.use_object(object, &|_, _| {}), Ok(true));
-                first.unpark();
+                first.come_back(&mut Hold::<()>::default(), false, &|_, _| {});
                 assert_eq!(first.to_govern(), [object]);
                 first.governed(object);
                 assert!(first.to_govern().is_empty());

@@ -31,8 +31,8 @@ use crate::host::hub;
 use crate::kernel::stop;
 use crate::syscall;
 
-/// Differences closer than this are one.
-const GAP: usize = 16;
+/// Differences that so many equal words are between are one.
+const GAP: usize = 2;
 
 /// For the log, in order.
 pub enum Record {
@@ -75,7 +75,9 @@ impl View {
     }
 }
 
-type Shadow = Box<[u8; PAGE as usize]>;
+/// What is in a page, in words: compared with the CPU's vectors, where libc's `memcmp` takes byte by byte.
+type Contents = [u64; PAGE as usize / 8];
+type Shadow = Box<Contents>;
 
 struct State {
     sharing: Option<Sharing>,
@@ -279,8 +281,7 @@ pub fn unpark() {
         if !state.taking_part() && !sharing.is_parked() {
             return;
         }
-        sharing.unpark();
-        state.come_back();
+        state.come_back(true);
     }
 }
 
@@ -355,10 +356,20 @@ fn late(pid: i32) {
     ));
 }
 
-fn read_page(addr: u64) -> Option<Shadow> {
-    let mut page: Shadow = Box::new([0; PAGE as usize]);
+fn read_page(addr: u64) -> Option<Contents> {
+    let mut page: Contents = [0; _];
+    read_into(addr, &mut page).then_some(page)
+}
+
+/// Reads a page; false if it can't be read.
+fn read_into(addr: u64, page: &mut Contents) -> bool {
+    let to = page.as_mut_ptr().cast();
     // SAFETY: a guest page into a buffer of its size; a fault makes the copy fail.
-    unsafe { copy::copy(page.as_mut_ptr(), addr as *const u8, PAGE as usize) }.then_some(page)
+    unsafe { copy::copy(to, addr as *const u8, PAGE as usize) }
+}
+
+fn bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
 fn close_really(range: Range<u64>) {

@@ -26,17 +26,19 @@
 //! - [`Rules::take`]: a page of nobody, of a dead process, or of one who is away becomes the taker's; an owner that is away gets
 //!   a letter. Only the page that a process waits for itself can't be taken from it: it has been given it, and will run.
 //! - [`Rules::take_or_wait`]: or else a letter, and a place as the next owner; and the asker is away until it can take.
+//! - [`Rules::regain_or_wait`]: the same for all pages that a process has lost while it was away and will want again at once:
+//!   processes that use the same pages take turns with all of them.
 //! - [`Rules::release`]: to the next owner, or to nobody.
 //! - [`Rules::away`]: before this the process has copied the pages that may change now.
-//! - [`Rules::back`]: after this, and before it touches guest memory, it reads its letters, closes what it has lost,
-//!   drops the copies of what it still has, and governs what it is asked to.
+//! - [`Rules::back`]: after this, and before it touches guest memory, it reads its letters, compares what it has regained
+//!   with its copies, closes what it has lost, drops the copies of what it still has, and governs what it is asked to.
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 
 use super::Entry;
 use crate::event::StreamId;
 
-pub(super) const LETTERS: usize = 56;
+pub(super) const LETTERS: usize = 248;
 
 pub(super) mod doing {
     /// Running the guest, or about to.
@@ -147,7 +149,7 @@ impl Rules<'_> {
             if self.runs(index) || self.comes_for(index, entry) {
                 return Err(index);
             }
-            self.post(index, entry);
+            self.put(index, entry);
         }
         page.owner.store(me.stream, Release);
         if page.next.load(Relaxed) == me.stream {
@@ -169,6 +171,36 @@ impl Rules<'_> {
                 Err(Waits { owner, tell })
             }
         }
+    }
+
+    /// Takes those of these pages that can be taken, and goes on: which it has taken.
+    pub fn regain(&self, me: Who, mut entries: Vec<Entry>) -> Vec<Entry> {
+        entries.retain(|&entry| self.take(me, entry).is_ok());
+        self.back(me);
+        entries
+    }
+
+    /// Takes all of these pages, which this process has lost, and goes on. If one of their owners runs, takes nothing: it
+    /// is asked for that page, and this process is away.
+    pub fn regain_or_wait(&self, me: Who, entries: &[Entry]) -> Result<(), Waits> {
+        for &entry in entries {
+            let owner = self.pages[entry as usize].owner.load(Relaxed);
+            if owner != 0
+                && owner != me.stream
+                && let Some(owner) = (self.living)(owner)
+                && (self.runs(owner) || self.comes_for(owner, entry))
+            {
+                self.ask(me, entry, owner);
+                let tell = self.away(me, Some(entry));
+                return Err(Waits { owner, tell });
+            }
+        }
+        for &entry in entries {
+            let taken = self.take(me, entry);
+            debug_assert!(taken.is_ok());
+        }
+        self.back(me);
+        Ok(())
     }
 
     /// Asks the owner for a page.
@@ -194,15 +226,22 @@ impl Rules<'_> {
         index
     }
 
-    /// Tells a member about a page.
+    /// Tells a member about a page that it is asked for; more than once, perhaps.
     fn post(&self, index: usize, entry: Entry) {
+        let member = &self.members[index];
+        let count = member.count.load(Relaxed) as usize;
+        let mut there = member.letters[..count.min(LETTERS)].iter();
+        if !there.any(|letter| letter.load(Relaxed) == entry) {
+            self.put(index, entry);
+        }
+        member.wanted.store(1, Relaxed);
+    }
+
+    /// Tells a member about a page.
+    fn put(&self, index: usize, entry: Entry) {
         let member = &self.members[index];
         member.wanted.store(1, Relaxed);
         let count = member.count.load(Relaxed) as usize;
-        let there = &member.letters[..count.min(LETTERS)];
-        if there.iter().any(|letter| letter.load(Relaxed) == entry) {
-            return;
-        }
         match member.letters.get(count) {
             Some(room) => {
                 room.store(entry, Relaxed);

@@ -50,7 +50,7 @@ impl State {
     pub(super) fn away<T>(&mut self, wait: impl FnOnce(&Sharing) -> T) -> Option<T> {
         self.remember();
         let result = self.sharing.as_ref().map(wait);
-        self.come_back();
+        self.come_back(true);
         result
     }
 
@@ -208,17 +208,31 @@ impl State {
             self.records
                 .push(Record::Change(Change::Open(pages(&range))));
         }
-        let place = places.iter().find(|place| place.readable());
-        let Some((place, now)) = place.and_then(|p| Some((p, read_page(p.start)?))) else {
+        let Some(place) = place(&self.views, (view.name, page)) else {
             return;
         };
-        self.grown(view.name, (page + 1) * PAGE);
-        match before {
-            Some(before) => self.differences(place.start, &before, &now),
-            None if first && view.known => {}
-            None => self
-                .records
-                .push(Record::Contents(place.start, now.to_vec())),
+        if before.is_none() && first && view.known {
+            // A byte is enough to know whether it is there.
+            let mut byte = 0;
+            // SAFETY: reads a byte of a guest page; a fault makes the copy fail.
+            if unsafe { copy::copy(&raw mut byte, place as *const u8, 1) } {
+                self.grown(view.name, (page + 1) * PAGE);
+            }
+            return;
+        }
+        let records = self.records.len();
+        let there = match before {
+            Some(before) => differences(&mut self.records, place, &before),
+            None => read_page(place).is_some_and(|now| {
+                self.records.push(Record::Contents(place, bytes(&now)));
+                true
+            }),
+        };
+        if there {
+            // The size comes before what is written there.
+            let contents = self.records.split_off(records);
+            self.grown(view.name, (page + 1) * PAGE);
+            self.records.extend(contents);
         }
     }
 
@@ -235,7 +249,8 @@ impl State {
         let first = sharing.is_some_and(|sharing| sharing.acquire(entry, &kick, &late));
         // Before letters are read: one may be about this page.
         let before = self.hold.acquired(entry, (name, page));
-        self.come_back();
+        // Waiting once more could lose it again.
+        self.come_back(false);
         (first, before)
     }
 
@@ -281,56 +296,38 @@ impl State {
         }
     }
 
-    /// Writes down what differs.
-    pub(super) fn differences(&mut self, addr: u64, before: &Shadow, now: &Shadow) {
-        let mut at = 0;
-        let differs = |at: usize| before[at] != now[at];
-        while let Some(start) = (at..now.len()).find(|&n| differs(n)) {
-            let mut end = start + 1;
-            while let Some(next) = (end..now.len().min(end + GAP)).find(|&n| differs(n)) {
-                end = next + 1;
-            }
-            let contents = now[start..end].to_vec();
-            self.records
-                .push(Record::Contents(addr + start as u64, contents));
-            at = end;
-        }
-    }
-
     /// Pages may be taken from here on: keeps what is in those used last.
     pub(super) fn remember(&mut self) {
         let views = &self.views;
-        self.hold.copy(|page| contents(views, page));
+        self.hold.copy(|page, copy| copy_page(views, page, copy));
     }
 
-    /// The process is no longer away: what it has lost is closed, what it is asked to govern is governed.
-    pub(super) fn come_back(&mut self) {
-        self.read_letters();
+    /// The process is no longer away: what it has lost is regained or closed, what it is asked to govern is governed.
+    pub(super) fn come_back(&mut self, may_wait: bool) {
+        let Some(sharing) = &self.sharing else { return };
+        for entry in sharing.come_back(&mut self.hold, may_wait, &kick) {
+            let place = self.hold.get(entry).and_then(|p| place(&self.views, p));
+            if let (Some(before), Some(place)) = (self.hold.copy_of(entry), place) {
+                differences(&mut self.records, place, before);
+            }
+        }
+        let lost = self.hold.take_lost();
+        self.close(&lost);
         self.hold.is_back();
         self.govern_wanted();
     }
 
-    /// Reads what others have left: pages that were taken are closed.
-    fn read_letters(&mut self) {
-        let Some(sharing) = self.sharing.as_ref().filter(|sharing| sharing.wanted()) else {
-            return;
-        };
-        let (mut letters, more) = sharing.letters();
-        if more {
-            letters = self.hold.all();
+    /// Pages that are no longer this process's.
+    pub(super) fn close(&mut self, entries: &[Entry]) {
+        let mut ranges = Ranges::new();
+        for &entry in entries {
+            if let Some((name, page)) = self.hold.lose(entry) {
+                for place in self.places(name, page) {
+                    ranges.insert(place.start..place.end);
+                }
+            }
         }
-        for entry in self.hold.read(letters, |entry| sharing.owns(entry)) {
-            self.close(entry);
-        }
-    }
-
-    /// A page that is no longer this process's.
-    pub(super) fn close(&mut self, entry: Entry) {
-        let Some((name, page)) = self.hold.lose(entry) else {
-            return;
-        };
-        for place in self.places(name, page) {
-            let range = place.start..place.end;
+        for range in ranges.inside(&(0..u64::MAX)) {
             close_really(range.clone());
             self.closed.insert(range.clone());
             let change = Change::Close(pages(&range));
@@ -339,17 +336,24 @@ impl State {
     }
 
     pub(super) fn serve(&mut self) {
-        self.read_letters();
+        // Nothing is lost while it runs.
+        if let Some(sharing) = self.sharing.as_ref().filter(|s| s.wanted()) {
+            let (mut letters, more) = sharing.letters();
+            if more {
+                letters = self.hold.all();
+            }
+            self.hold.read(letters, |entry| sharing.owns(entry));
+        }
         self.govern_wanted();
         let over = self.sharing.as_ref().is_some_and(Sharing::slice_is_over);
         if !over || !self.hold.is_asked() {
             return;
         }
         let views = &self.views;
-        let asked = self.hold.take_asked(|page| contents(views, page));
-        for &entry in &asked {
-            self.close(entry);
-        }
+        let asked = self
+            .hold
+            .take_asked(|page, copy| copy_page(views, page, copy));
+        self.close(&asked);
         self.away(|sharing| sharing.step_aside(&asked));
     }
 
@@ -405,8 +409,9 @@ impl State {
             return;
         }
         // The parent's pages stay the parent's, and go on changing.
-        for entry in self.hold.all() {
-            self.close(entry);
+        let held = self.hold.all();
+        self.close(&held);
+        for entry in held {
             self.hold.forget(entry);
         }
         for name in self.used.clone() {
@@ -445,11 +450,46 @@ impl State {
     }
 }
 
-/// What is in a page, if it can be read anywhere.
-fn contents(views: &[View], (name, page): PageOf) -> Option<Shadow> {
-    let places = places(views, name, page);
-    let place = places.iter().find(|place| place.readable())?;
-    read_page(place.start)
+/// Writes down what differs from what was in the page at `place`; false if it can't be read.
+fn differences(records: &mut Vec<Record>, place: u64, before: &Shadow) -> bool {
+    let Some(now) = read_page(place) else {
+        return false;
+    };
+    let differing = (0..now.len()).filter(|&n| before[n] != now[n]);
+    let mut differing = differing.peekable();
+    while let Some(start) = differing.next() {
+        let mut end = start + 1;
+        while let Some(n) = differing.next_if(|&n| n <= end + GAP) {
+            end = n + 1;
+        }
+        let contents = bytes(&now[start..end]);
+        records.push(Record::Contents(place + 8 * start as u64, contents));
+    }
+    true
+}
+
+/// Where a page can be read, if anywhere.
+fn place(views: &[View], (name, page): PageOf) -> Option<u64> {
+    let at = page * PAGE;
+    let has = |v: &&View| {
+        v.name == name
+            && v.offset <= at
+            && at < v.offset.saturating_add(v.end - v.start)
+            && v.readable()
+    };
+    let view = views.iter().find(has)?;
+    Some(view.start + (at - view.offset))
+}
+
+/// Copies a page, if it can be read.
+fn copy_page(views: &[View], page: PageOf, copy: &mut Option<Shadow>) {
+    let read = place(views, page).is_some_and(|place| {
+        let contents = copy.get_or_insert_with(|| Box::new([0; _]));
+        read_into(place, contents)
+    });
+    if !read {
+        *copy = None;
+    }
 }
 
 /// Where a page of an object is mapped.
