@@ -17,7 +17,7 @@ mod model;
 mod rules;
 
 use std::io;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use std::time::Duration;
 
 use crate::channel::Channel;
@@ -26,15 +26,15 @@ use crate::futex;
 use crate::maps::Object;
 use crate::shared::{self, MOST_SLOTS, PAGE, state};
 
-pub use hold::{Hold, PageOf};
-use rules::{Member, Page, Rules, Use, Waits, Who};
+pub use hold::{Hold, Letter, Lost, PageOf};
+use rules::{LETTERS, Member, Page, Rules, Taken, Use, Waits, Who};
 
 /// Pages that can be owned: 4 GiB of shared memory.
 const PAGES: usize = 1 << 20;
 const USES: usize = 8192;
 /// A process that has come back isn't disturbed for so long, in units of 1024 cycles: about 400 µs.
 const SLICE: u32 = 1000;
-/// So long one waits for all of its hot pages: about 20 ms.
+/// So long one waits for all that it wants to regain: about 20 ms.
 const PATIENCE: u32 = 50 * SLICE;
 const LONG_WAIT: Duration = Duration::from_millis(1);
 /// Set in the lock's word while somebody waits for it.
@@ -57,12 +57,23 @@ pub(crate) struct Table {
 /// The size of the table in the channel's file.
 pub(crate) const SIZE: usize = size_of::<Table>().next_multiple_of(PAGE);
 
+/// The size of the copies of pages that were taken from one process; behind the table there is room for each slot's.
+pub(crate) const COPIES: usize = LETTERS * PAGE;
+
+/// What is in a page, in words: compared with the CPU's vectors, where libc's `memcmp` takes byte by byte.
+pub type Contents = [u64; PAGE / 8];
+
+/// Reads a page of this process, whether or not it may use it; false if it can't be read.
+pub type Read<'a> = &'a dyn Fn(PageOf, &mut Contents) -> bool;
+
 /// A page's place in the table.
 pub type Entry = u32;
 
 /// The table as one process uses it.
 pub struct Sharing {
     table: &'static Table,
+    /// The copies of all processes, once they are needed.
+    copies: AtomicPtr<[Contents; LETTERS]>,
     channel: Channel,
     stream: StreamId,
     index: usize,
@@ -107,6 +118,7 @@ impl Sharing {
         let table = unsafe { &*table.cast::<Table>() };
         let mut sharing = Sharing {
             table,
+            copies: AtomicPtr::default(),
             channel: *channel,
             stream,
             index: 0,
@@ -228,19 +240,71 @@ impl Sharing {
         self.table.pages[entry as usize].owner.load(Acquire) == self.stream
     }
 
+    /// The copies of the process in a slot; `None` if they can't be mapped.
+    fn copies_of(&self, index: usize) -> Option<*mut [Contents; LETTERS]> {
+        if self.copies.load(Relaxed).is_null() {
+            let slots = self.channel.control().slots as usize;
+            let at = self.channel.sharing_offset() + SIZE;
+            let place = shared::map(std::ptr::null_mut(), slots * COPIES, self.channel.fd(), at);
+            self.copies.store(place.ok()?.cast(), Relaxed);
+        }
+        // SAFETY: mapped for all slots, for good.
+        Some(unsafe { self.copies.load(Relaxed).add(index) })
+    }
+
+    /// What was in a page when it was taken, by where the letter about it is. Good until this process is away again.
+    pub fn copy(&self, letter: usize) -> Option<&Contents> {
+        let copies = self.copies_of(self.index)?;
+        // SAFETY: mapped for good; only who takes a page from this process writes there, and it isn't away.
+        unsafe { (*copies).get(letter) }
+    }
+
+    /// A page was taken: copies it for whom it was taken from. Under the lock.
+    fn copy_for(
+        &self,
+        rules: &Rules,
+        taken: &Taken,
+        page: PageOf,
+        read: Read,
+    ) -> Option<&Contents> {
+        let (index, letter) = taken.from?;
+        // SAFETY: mapped for good; its process is away, and all others want the lock for this.
+        let copy = unsafe { &mut (*self.copies_of(index)?)[letter] };
+        read(page, copy).then(|| {
+            rules.copied((index, letter));
+            &*copy
+        })
+    }
+
     /// Takes a page if its owner doesn't use it. True if nobody has ever owned it.
-    pub fn try_acquire(&self, entry: Entry) -> Option<bool> {
-        self.step(|rules, me| rules.take(me, entry)).ok()
+    pub fn try_acquire(&self, entry: Entry, page: PageOf, read: Read) -> Option<bool> {
+        self.step(|rules, me| {
+            let taken = rules.take(me, entry).ok()?;
+            self.copy_for(rules, &taken, page, read);
+            Some(taken.first)
+        })
     }
 
     /// Waits until the page is ours; meanwhile this process is away. True if nobody has ever owned it. `kick` makes a
     /// process's thread look up from its work; `late` is called, once, when it takes very long, with the owner's pid.
-    pub fn acquire(&self, entry: Entry, kick: &dyn Fn(i32, i32), late: &dyn Fn(i32)) -> bool {
+    pub fn acquire(
+        &self,
+        entry: Entry,
+        page: PageOf,
+        read: Read,
+        kick: &dyn Fn(i32, i32),
+        late: &dyn Fn(i32),
+    ) -> bool {
         let begin = shared::now();
         let mut told = false;
         loop {
             let locked = self.lock();
-            let waits = match self.step_locked(|rules, me| rules.take_or_wait(me, entry)) {
+            let step = |rules: &Rules, me| {
+                let taken = rules.take_or_wait(me, entry)?;
+                self.copy_for(rules, &taken, page, read);
+                Ok(taken.first)
+            };
+            let waits: Waits = match self.step_locked(step) {
                 Ok(first) => {
                     self.me().since.store(cycles(), Relaxed);
                     return first;
@@ -284,37 +348,59 @@ impl Sharing {
         self.table.waiters.fetch_sub(1, SeqCst);
     }
 
-    /// The process goes on, with its hot pages if they can be had: those that are returned were taken, and regained. It
-    /// waits for them, away, if it may; not for long.
+    /// The process goes on. It has lost pages; those that it will want again at once are regained if they can be had. It
+    /// waits for them, away, if it may; not for long. Of most that are regained `compare` sees what was in them and what is now,
+    /// under the lock.
     pub fn come_back<C>(
         &self,
         hold: &mut Hold<C>,
         may_wait: bool,
         kick: &dyn Fn(i32, i32),
-    ) -> Vec<Entry> {
+        read: Read,
+        compare: &mut dyn FnMut(PageOf, &Contents, &Contents),
+    ) -> Back {
         let begin = cycles();
         loop {
             let locked = self.lock();
+            let mut back = Back::default();
             if self.wanted() {
                 let (mut letters, more) = self.step_locked(|rules, me| rules.letters(me));
                 if more {
-                    letters = hold.all();
+                    let all = hold.all().into_iter();
+                    let lost = all.filter(|&entry| !self.owns(entry) && !told(&letters, entry));
+                    let lost: Vec<Entry> = lost.collect();
+                    letters.extend(lost.iter().map(|&entry| Letter::Taken((entry, None))));
                 }
-                hold.read(letters, |entry| self.owns(entry));
+                back.lost = hold.read(letters);
             }
-            let hot = hold.to_regain();
+            let wanted = hold.to_regain(&back.lost);
             if may_wait
                 && cycles().wrapping_sub(begin) < PATIENCE
-                && let Err(waits) = self.step_locked(|rules, me| rules.regain_or_wait(me, &hot))
+                && let Some(waits) = self.step_locked(|rules, me| rules.busy(me, &wanted))
             {
                 self.wait_for(locked, waits, kick);
                 continue;
             }
-            // What was regained already, or what can be.
-            let regained = self.step_locked(|rules, me| rules.regain(me, hot));
+            let mut compared = Vec::new();
+            self.step_locked(|rules, me| {
+                for (taken, letter) in rules.regain(me, &wanted) {
+                    hold.regained(taken.entry);
+                    // What the one whom it is taken from gets is what is there now.
+                    if let (Some(page), Some(before)) = (hold.get(taken.entry), self.copy(letter))
+                        && let Some(now) = self.copy_for(rules, &taken, page, read)
+                    {
+                        compare(page, before, now);
+                        compared.push(taken.entry);
+                    }
+                }
+            });
             self.me().since.store(cycles(), Relaxed);
-            hold.regained(&regained);
-            return regained;
+            compared.sort_unstable();
+            back.lost
+                .retain(|(entry, _)| compared.binary_search(entry).is_err());
+            let is_back = |&(entry, _): &Lost| self.owns(entry);
+            (back.regained, back.lost) = back.lost.into_iter().partition(is_back);
+            return back;
         }
     }
 
@@ -374,9 +460,13 @@ impl Sharing {
         left_of(self.me()).is_none()
     }
 
-    /// Pages that were asked for or taken since the last time; true if there were more.
-    pub fn letters(&self) -> (Vec<Entry>, bool) {
-        self.step(|rules, me| rules.letters(me))
+    /// Reads letters while the process runs, when all of them ask for pages.
+    pub fn read_letters<C>(&self, hold: &mut Hold<C>) {
+        self.step(|rules, me| {
+            let (letters, _) = rules.letters(me);
+            hold.read(letters);
+            rules.regain(me, &[]);
+        });
     }
 
     /// The process is about to wait in the kernel; until [`Self::come_back`] its pages can be taken.
@@ -443,6 +533,20 @@ impl Sharing {
     }
 }
 
+fn told(letters: &[Letter], entry: Entry) -> bool {
+    let about = |letter: &Letter| matches!(letter, Letter::Taken((taken, _)) if *taken == entry);
+    letters.iter().any(about)
+}
+
+/// How a process comes back.
+#[derive(Default)]
+pub struct Back {
+    /// Pages that others had meanwhile: to be compared with their copies yet.
+    pub regained: Vec<Lost>,
+    /// Pages that others have: to be closed.
+    pub lost: Vec<Lost>,
+}
+
 /// Why an object can't be used now.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NotYet {
@@ -500,30 +604,35 @@ mod tests {
         let (channel, _fd) = Channel::create().unwrap();
         channel.control().line.writer.store(1, SeqCst);
         let object = name(&Object::Anon(7));
+        let read = |page, to: &mut Contents| {
+            to[7] = 5;
+            page == (object, 3)
+        };
         process(&channel, |Process(first, _producer)| {
             let page = first.page(object, 3).unwrap();
             assert_eq!(first.page(object, 3), Some(page));
             assert_ne!(first.page(object, 4), Some(page));
-            assert_eq!(first.try_acquire(page), Some(true));
+            assert_eq!(first.try_acquire(page, (object, 3), &read), Some(true));
             process(&channel, |Process(second, _producer)| {
-                assert_eq!(second.try_acquire(page), None);
+                assert_eq!(second.try_acquire(page, (object, 3), &read), None);
                 assert!(!first.wanted());
                 // It may be taken from one who waits in the kernel, and is told.
                 first.park();
-                assert_eq!(second.try_acquire(page), Some(false));
+                assert_eq!(second.try_acquire(page, (object, 3), &read), Some(false));
                 assert!(first.wanted() && !first.owns(page));
                 let mut hold = Hold::<()>::default();
                 hold.acquired(page, (object, 3));
-                assert!(first.come_back(&mut hold, false, &|_, _| {}).is_empty());
-                assert_eq!(hold.take_lost(), [page]);
+                let back = first.come_back(&mut hold, false, &|_, _| {}, &read, &mut |_, _, _| {});
+                assert_eq!((back.regained.len(), back.lost), (0, vec![(page, Some(0))]));
+                assert_eq!(first.copy(0).unwrap()[7], 5);
                 second.release(&[page]);
-                assert_eq!(first.try_acquire(page), Some(false));
+                assert_eq!(first.try_acquire(page, (object, 3), &read), Some(false));
             });
         });
         // The dead own nothing.
         process(&channel, |Process(third, _producer)| {
             let page = third.page(object, 3).unwrap();
-            assert_eq!(third.try_acquire(page), Some(false));
+            assert_eq!(third.try_acquire(page, (object, 3), &read), Some(false));
         });
     }
 
@@ -540,7 +649,8 @@ mod tests {
                 first.park();
                 assert!(second.is_used_by_others(object));
                 assert_eq!(second.use_object(object, &|_, _| {}), Ok(true));
-                first.come_back(&mut Hold::<()>::default(), false, &|_, _| {});
+                let hold = &mut Hold::<()>::default();
+                first.come_back(hold, false, &|_, _| {}, &|_, _| false, &mut |_, _, _| {});
                 assert_eq!(first.to_govern(), [object]);
                 first.governed(object);
                 assert!(first.to_govern().is_empty());

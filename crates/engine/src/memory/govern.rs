@@ -20,7 +20,7 @@ mod pages;
 use std::ops::Range;
 
 use clew_recording::maps::{Change, Object, Pages};
-use clew_recording::sharing::{self, Entry, Hold, NotYet, PageOf, Sharing};
+use clew_recording::sharing::{self, Contents, Entry, Hold, NotYet, PageOf, Sharing};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::host::{self, real_prot};
@@ -75,8 +75,6 @@ impl View {
     }
 }
 
-/// What is in a page, in words: compared with the CPU's vectors, where libc's `memcmp` takes byte by byte.
-type Contents = [u64; PAGE as usize / 8];
 type Shadow = Box<Contents>;
 
 struct State {
@@ -257,11 +255,10 @@ pub fn serve() {
 /// The process is about to wait in the kernel and doesn't touch guest memory until [`unpark`].
 pub fn park() {
     let state = state();
-    if state.taking_part() {
-        state.remember();
-        if let Some(sharing) = &state.sharing {
-            sharing.park();
-        }
+    if state.taking_part()
+        && let Some(sharing) = &state.sharing
+    {
+        sharing.park();
     }
 }
 

@@ -11,8 +11,8 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
-use super::rules::{GOVERNED, Member, Page, Rules, Use, Who, doing};
-use super::{Entry, Hold};
+use super::rules::{GOVERNED, Member, Page, Rules, Taken, Use, Who, doing};
+use super::{Entry, Hold, Lost};
 
 const PROCESSES: usize = 3;
 const PAGES: usize = 3;
@@ -84,10 +84,14 @@ struct Numbers {
 struct World {
     table: Numbers,
     memory: [u8; PAGES],
+    /// Of pages that were taken from a process, by letter.
+    copies: [[u8; LETTERS]; PROCESSES],
     processes: [Process; PROCESSES],
 }
 
 const USES: usize = 8;
+/// More than are ever there at once.
+const LETTERS: usize = 8;
 
 impl World {
     fn new() -> World {
@@ -105,6 +109,7 @@ impl World {
         World {
             table,
             memory: [0; PAGES],
+            copies: [[0; LETTERS]; PROCESSES],
             processes: [process.clone(), process.clone(), process],
         }
     }
@@ -178,9 +183,7 @@ impl World {
         self.table.members = std::array::from_fn(|n| {
             let member = &members[n];
             let letters = member.letters[..get(&member.count) as usize].iter();
-            let mut letters: Vec<u32> = letters.map(get).collect();
-            // Their order doesn't matter.
-            letters.sort();
+            let letters = letters.map(get).collect();
             let [doing, waits_for, wanted] =
                 [&member.doing, &member.waits_for, &member.wanted].map(get);
             (doing, waits_for, wanted, letters)
@@ -198,59 +201,53 @@ impl World {
         result
     }
 
-    fn remember(&mut self, n: usize) {
-        let memory = self.memory;
-        self.processes[n].hold.copy(reads(memory));
+    /// Copies a page for whom it was taken from.
+    fn copy_for(&mut self, n: usize, taken: &Taken) {
+        if let Some((index, letter)) = taken.from {
+            self.copies[index][letter] = self.memory[taken.entry as usize];
+            self.step(n, |rules, _| rules.copied((index, letter)));
+        }
     }
 
-    fn read_letters(&mut self, n: usize) {
+    /// Letters are read; which pages were taken, and are wanted again?
+    fn to_regain(&mut self, n: usize) -> (Vec<Lost>, Vec<Lost>) {
         let (letters, _) = self.step(n, |rules, me| rules.letters(me));
+        let hold = &mut self.processes[n].hold;
+        let lost = hold.read(letters);
+        let wanted = hold.to_regain(&lost);
+        (lost, wanted)
+    }
+
+    /// What `come_back` does in the engine when the process goes on.
+    fn is_back(&mut self, n: usize) {
+        let (lost, wanted) = self.to_regain(n);
+        for (taken, _) in self.step(n, |rules, me| rules.regain(me, &wanted)) {
+            self.copy_for(n, &taken);
+        }
         let owners = self.table.pages.map(|page| page[0]);
-        let owns = |entry: Entry| owners[entry as usize] == n as u32 + 1;
-        self.processes[n].hold.read(letters, owns);
-    }
-
-    /// What [`super::Sharing::come_back`] does before it would wait.
-    fn asks_for_hot(&mut self, n: usize) {
-        self.read_letters(n);
-        let hot = self.processes[n].hold.to_regain();
-        let _ = self.step(n, |rules, me| rules.regain_or_wait(me, &hot));
-    }
-
-    /// What it does when it goes on.
-    fn regains(&mut self, n: usize) {
-        self.read_letters(n);
-        let hot = self.processes[n].hold.to_regain();
-        let regained = self.step(n, |rules, me| rules.regain(me, hot));
-        let process = &mut self.processes[n];
-        process.hold.regained(&regained);
-        for entry in regained {
+        for (entry, letter) in lost {
             let at = entry as usize;
-            // Differences to the copy are written down.
-            if process.hold.copy_of(entry) != Some(&self.memory[at]) {
+            let copy = letter.map(|letter| self.copies[n][letter]);
+            let process = &mut self.processes[n];
+            if owners[at] != n as u32 + 1 {
+                process.hold.lose(entry, copy);
+                process.open[at] = false;
+            } else if copy != Some(self.memory[at]) {
+                // Differences to the copy are written down.
                 process.replay[at] = Some(self.memory[at]);
             }
         }
-    }
-
-    /// What `come_back` does in the engine when it runs.
-    fn is_back(&mut self, n: usize) {
-        self.regains(n);
-        let process = &mut self.processes[n];
-        for entry in process.hold.take_lost() {
-            process.hold.lose(entry);
-            process.open[entry as usize] = false;
-        }
-        process.hold.is_back();
+        self.copies[n] = [0; LETTERS];
         self.govern(n);
     }
 
     /// The process comes back if it can, or goes on waiting, or has waited long enough.
     fn come_back(&self, n: usize, then: impl Fn(&mut World)) -> Vec<World> {
         let mut back = self.clone();
-        back.asks_for_hot(n);
+        let (_, wanted) = back.to_regain(n);
+        back.step(n, |rules, me| rules.busy(me, &wanted));
         let mut after = Vec::new();
-        if back.table.members[n].0 == doing::AWAY {
+        if !wanted.is_empty() && back.table.members[n].0 == doing::AWAY {
             after.push(back.clone());
         }
         back.is_back(n);
@@ -272,7 +269,9 @@ impl World {
         }
     }
 
-    fn opened(&mut self, n: usize, entry: Entry, first: bool) {
+    fn opened(&mut self, n: usize, taken: &Taken) {
+        self.copy_for(n, taken);
+        let Taken { entry, first, .. } = *taken;
         let at = entry as usize;
         let process = &mut self.processes[n];
         let before = process.hold.acquired(entry, (OBJECT[at], entry as u64));
@@ -316,8 +315,8 @@ impl World {
             }
             Phase::ForPage(entry) => {
                 match next.step(n, |rules, me| rules.take_or_wait(me, entry)) {
-                    Ok(first) => {
-                        next.opened(n, entry, first);
+                    Ok(taken) => {
+                        next.opened(n, &taken);
                         next.is_back(n);
                         next.processes[n].phase = Phase::Next;
                     }
@@ -355,18 +354,18 @@ impl World {
     /// What `serve` does in the engine, where the slice is over and where it isn't.
     fn served(&self, n: usize) -> [World; 2] {
         let mut early = self.clone();
-        early.read_letters(n);
+        early.to_regain(n);
+        early.step(n, |rules, me| rules.regain(me, &[]));
         early.govern(n);
         let mut late = early.clone();
         if late.processes[n].hold.is_asked() {
             let memory = late.memory;
             let process = &mut late.processes[n];
-            let asked = process.hold.take_asked(reads(memory));
+            let asked = process.hold.take_asked();
             for &entry in &asked {
-                process.hold.lose(entry);
+                process.hold.lose(entry, Some(memory[entry as usize]));
                 process.open[entry as usize] = false;
             }
-            late.remember(n);
             late.step(n, |rules, me| {
                 for &entry in &asked {
                     rules.release(me, entry);
@@ -384,7 +383,6 @@ impl World {
         self.processes[n].phase = if joined.wait_for.is_empty() {
             Phase::Mapping(object, joined.others)
         } else {
-            self.remember(n);
             self.step(n, |rules, me| rules.away(me, None));
             Phase::ForOthers(object)
         };
@@ -403,14 +401,13 @@ impl World {
                 });
                 let process = &mut self.processes[n];
                 for entry in held {
-                    process.hold.forget(entry);
+                    process.hold.lose(entry, None);
                     process.open[entry as usize] = false;
                 }
                 process.views[object as usize] = View::None;
                 process.at += 1;
             }
             Wait => {
-                self.remember(n);
                 self.step(n, |rules, me| rules.away(me, None));
                 self.processes[n].phase = Phase::InKernel;
                 self.processes[n].at += 1;
@@ -441,17 +438,9 @@ impl World {
 
     fn touch(&mut self, n: usize, entry: Entry) {
         self.processes[n].fresh = true;
-        match self.step(n, |rules, me| rules.take(me, entry)) {
-            Ok(first) => self.opened(n, entry, first),
-            Err(_) => {
-                self.remember(n);
-                if let Ok(first) = self.step(n, |rules, me| rules.take_or_wait(me, entry)) {
-                    self.opened(n, entry, first);
-                    self.is_back(n);
-                } else {
-                    self.processes[n].phase = Phase::ForPage(entry);
-                }
-            }
+        match self.step(n, |rules, me| rules.take_or_wait(me, entry)) {
+            Ok(taken) => self.opened(n, &taken),
+            Err(_) => self.processes[n].phase = Phase::ForPage(entry),
         }
     }
 
@@ -459,7 +448,7 @@ impl World {
     fn key(&self) -> u128 {
         let half = |seed: u64| {
             let mut hasher = DefaultHasher::new();
-            (seed, &self.table, self.memory).hash(&mut hasher);
+            (seed, &self.table, self.memory, self.copies).hash(&mut hasher);
             for p in &self.processes {
                 (p.at, p.phase, p.views, p.open, p.replay, p.fresh).hash(&mut hasher);
                 p.hold.summary().hash(&mut hasher);
@@ -468,11 +457,6 @@ impl World {
         };
         half(1) << 64 | half(2)
     }
-}
-
-/// Reads a page for a copy, as the engine does.
-fn reads(memory: [u8; PAGES]) -> impl FnMut((u64, u64), &mut Option<u8>) {
-    move |(_, page), copy| *copy = Some(memory[page as usize])
 }
 
 fn get(number: &AtomicU32) -> u32 {

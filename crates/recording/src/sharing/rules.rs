@@ -24,21 +24,25 @@
 //! # Steps
 //!
 //! - [`Rules::take`]: a page of nobody, of a dead process, or of one who is away becomes the taker's; an owner that is away gets
-//!   a letter. Only the page that a process waits for itself can't be taken from it: it has been given it, and will run.
+//!   a letter, and in the same step the taker copies the page for it: what is in it then is what the owner's replay has. Only
+//!   the page that a process waits for itself can't be taken from it: it has been given it, and will run.
 //! - [`Rules::take_or_wait`]: or else a letter, and a place as the next owner; and the asker is away until it can take.
-//! - [`Rules::regain_or_wait`]: the same for all pages that a process has lost while it was away and will want again at once:
-//!   processes that use the same pages take turns with all of them.
+//! - [`Rules::busy`], [`Rules::regain`]: the same for all pages that a process has lost while it was away and will want again at
+//!   once: processes that use the same pages take turns with all of them.
 //! - [`Rules::release`]: to the next owner, or to nobody.
-//! - [`Rules::away`]: before this the process has copied the pages that may change now.
-//! - [`Rules::back`]: after this, and before it touches guest memory, it reads its letters, compares what it has regained
-//!   with its copies, closes what it has lost, drops the copies of what it still has, and governs what it is asked to.
+//! - [`Rules::back`]: after [`Rules::away`], and before it touches guest memory, a process reads its letters, compares what it has
+//!   regained with the copies, closes what it has lost, and governs what it is asked to. Until it runs, its letters stay where
+//!   they are, and the copies with them.
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 
-use super::Entry;
+use super::{Entry, Letter, Lost};
 use crate::event::StreamId;
 
-pub(super) const LETTERS: usize = 248;
+pub(super) const LETTERS: usize = 250;
+/// In a letter: the page was taken, otherwise asked for; and it was copied for whom it was taken from.
+const TAKEN: u32 = 1 << 30;
+const COPIED: u32 = 1 << 31;
 
 pub(super) mod doing {
     /// Running the guest, or about to.
@@ -109,6 +113,16 @@ pub(super) struct Joined {
     pub wait_for: Vec<usize>,
 }
 
+/// A page was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Taken {
+    pub entry: Entry,
+    /// Nobody has ever owned it.
+    pub first: bool,
+    /// The member that it was taken from and the letter that it got: the copy belongs there.
+    pub from: Option<(usize, usize)>,
+}
+
 /// A process waits for a page.
 pub(super) struct Waits {
     pub owner: usize,
@@ -136,12 +150,17 @@ impl Rules<'_> {
         self.members[owner].waits_for.load(Relaxed) == entry + 1
     }
 
-    /// Takes a page: was it nobody's, ever? Or else whom to ask.
-    pub fn take(&self, me: Who, entry: Entry) -> Result<bool, usize> {
+    /// Takes a page, or says whom to ask.
+    pub fn take(&self, me: Who, entry: Entry) -> Result<Taken, usize> {
         let page = &self.pages[entry as usize];
         let owner = page.owner.load(Relaxed);
+        let mut taken = Taken {
+            entry,
+            first: false,
+            from: None,
+        };
         if owner == me.stream {
-            return Ok(false);
+            return Ok(taken);
         }
         if owner != 0
             && let Some(index) = (self.living)(owner)
@@ -149,21 +168,27 @@ impl Rules<'_> {
             if self.runs(index) || self.comes_for(index, entry) {
                 return Err(index);
             }
-            self.put(index, entry);
+            taken.from = self.put(index, entry | TAKEN).map(|letter| (index, letter));
         }
         page.owner.store(me.stream, Release);
         if page.next.load(Relaxed) == me.stream {
             page.next.store(0, Relaxed);
         }
-        Ok(page.used.swap(1, Relaxed) == 0)
+        taken.first = page.used.swap(1, Relaxed) == 0;
+        Ok(taken)
+    }
+
+    /// The copy of a page that was taken is there.
+    pub fn copied(&self, (index, letter): (usize, usize)) {
+        self.members[index].letters[letter].fetch_or(COPIED, Release);
     }
 
     /// Takes a page, and goes on; or asks for it, and is away.
-    pub fn take_or_wait(&self, me: Who, entry: Entry) -> Result<bool, Waits> {
+    pub fn take_or_wait(&self, me: Who, entry: Entry) -> Result<Taken, Waits> {
         match self.take(me, entry) {
-            Ok(first) => {
+            Ok(taken) => {
                 self.back(me);
-                Ok(first)
+                Ok(taken)
             }
             Err(owner) => {
                 self.ask(me, entry, owner);
@@ -173,17 +198,22 @@ impl Rules<'_> {
         }
     }
 
-    /// Takes those of these pages that can be taken, and goes on: which it has taken.
-    pub fn regain(&self, me: Who, mut entries: Vec<Entry>) -> Vec<Entry> {
-        entries.retain(|&entry| self.take(me, entry).is_ok());
+    /// Takes those of these lost pages that can be taken, and goes on: which, and the letters about them. All letters are
+    /// read then.
+    pub fn regain(&self, me: Who, lost: &[Lost]) -> Vec<(Taken, usize)> {
+        let take = |&(entry, letter): &Lost| Some((self.take(me, entry).ok()?, letter?));
+        let taken = lost.iter().filter_map(take).collect();
+        let member = &self.members[me.index];
+        for word in [&member.wanted, &member.count, &member.overflow] {
+            word.store(0, Relaxed);
+        }
         self.back(me);
-        entries
+        taken
     }
 
-    /// Takes all of these pages, which this process has lost, and goes on. If one of their owners runs, takes nothing: it
-    /// is asked for that page, and this process is away.
-    pub fn regain_or_wait(&self, me: Who, entries: &[Entry]) -> Result<(), Waits> {
-        for &entry in entries {
+    /// If the owner of one of these lost pages runs: it is asked for that page, and this process is away.
+    pub fn busy(&self, me: Who, lost: &[Lost]) -> Option<Waits> {
+        for &(entry, _) in lost {
             let owner = self.pages[entry as usize].owner.load(Relaxed);
             if owner != 0
                 && owner != me.stream
@@ -192,15 +222,10 @@ impl Rules<'_> {
             {
                 self.ask(me, entry, owner);
                 let tell = self.away(me, Some(entry));
-                return Err(Waits { owner, tell });
+                return Some(Waits { owner, tell });
             }
         }
-        for &entry in entries {
-            let taken = self.take(me, entry);
-            debug_assert!(taken.is_ok());
-        }
-        self.back(me);
-        Ok(())
+        None
     }
 
     /// Asks the owner for a page.
@@ -237,27 +262,35 @@ impl Rules<'_> {
         member.wanted.store(1, Relaxed);
     }
 
-    /// Tells a member about a page.
-    fn put(&self, index: usize, entry: Entry) {
+    /// Tells a member about a page: with which of its letters?
+    fn put(&self, index: usize, letter: u32) -> Option<usize> {
         let member = &self.members[index];
         member.wanted.store(1, Relaxed);
         let count = member.count.load(Relaxed) as usize;
-        match member.letters.get(count) {
-            Some(room) => {
-                room.store(entry, Relaxed);
-                member.count.store(count as u32 + 1, Relaxed);
-            }
-            None => member.overflow.store(1, Relaxed),
-        }
+        let Some(room) = member.letters.get(count) else {
+            member.overflow.store(1, Relaxed);
+            return None;
+        };
+        room.store(letter, Relaxed);
+        member.count.store(count as u32 + 1, Relaxed);
+        Some(count)
     }
 
-    /// Pages that were asked for or taken since the last time; true if there were more.
-    pub fn letters(&self, me: Who) -> (Vec<Entry>, bool) {
+    /// Pages that were asked for or taken since letters were last read; true if there were more.
+    pub fn letters(&self, me: Who) -> (Vec<Letter>, bool) {
         let member = &self.members[me.index];
-        member.wanted.store(0, Relaxed);
-        let count = member.count.swap(0, Relaxed) as usize;
-        let letters = member.letters.iter().take(count).map(|l| l.load(Relaxed));
-        (letters.collect(), member.overflow.swap(0, Relaxed) != 0)
+        let count = member.count.load(Relaxed) as usize;
+        let letter = |n: usize| {
+            let letter = member.letters[n].load(Acquire);
+            let entry = letter & !(TAKEN | COPIED);
+            if letter & TAKEN == 0 {
+                Letter::Asked(entry)
+            } else {
+                Letter::Taken((entry, (letter & COPIED != 0).then_some(n)))
+            }
+        };
+        let more = member.overflow.load(Relaxed) != 0;
+        ((0..count.min(LETTERS)).map(letter).collect(), more)
     }
 
     /// The process doesn't touch guest memory from here on. True if that may be news to somebody.

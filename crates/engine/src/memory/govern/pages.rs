@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// Words that are compared at once.
+const BLOCK: usize = 16;
+
 impl State {
     pub(super) fn taking_part(&self) -> bool {
         self.governs || !self.used.is_empty()
@@ -48,7 +51,6 @@ impl State {
 
     /// Waits in a way that is one for others too: `wait` returns when this process may go on.
     pub(super) fn away<T>(&mut self, wait: impl FnOnce(&Sharing) -> T) -> Option<T> {
-        self.remember();
         let result = self.sharing.as_ref().map(wait);
         self.come_back(true);
         result
@@ -131,7 +133,7 @@ impl State {
                 sharing.release(&entries);
             }
             for entry in entries {
-                self.hold.forget(entry);
+                self.hold.lose(entry, None);
             }
             self.aliases.retain(|&(object, _), &mut at| {
                 if object == name {
@@ -195,60 +197,53 @@ impl State {
         let Some(entry) = sharing.page(view.name, page) else {
             full()
         };
+        let places = self.places(view.name, page);
+        // Before it is this process's: whoever it is taken from gets a copy.
+        for place in &places {
+            let _ = host::mprotect(place.start..place.end, real_prot(place.prot));
+        }
         let (first, before) = if self.hold.has(entry) {
             (false, None)
         } else {
-            self.take(entry, view.name, page)
+            self.take(entry, (view.name, page))
         };
-        let places = self.places(view.name, page);
-        for place in &places {
+        for place in places {
             let range = place.start..place.end;
-            let _ = host::mprotect(range.clone(), real_prot(place.prot));
             self.closed.remove(range.clone());
-            self.records
-                .push(Record::Change(Change::Open(pages(&range))));
+            let change = Change::Open(pages(&range));
+            self.records.push(Record::Change(change));
         }
+        self.tell_contents(view, page, first, before);
+    }
+
+    /// Writes down what others have done to a page that is open now.
+    fn tell_contents(&mut self, view: &View, page: u64, first: bool, before: Option<Shadow>) {
         let Some(place) = place(&self.views, (view.name, page)) else {
             return;
         };
-        if before.is_none() && first && view.known {
-            // A byte is enough to know whether it is there.
-            let mut byte = 0;
-            // SAFETY: reads a byte of a guest page; a fault makes the copy fail.
-            if unsafe { copy::copy(&raw mut byte, place as *const u8, 1) } {
-                self.grown(view.name, (page + 1) * PAGE);
-            }
+        let Some(now) = read_page(place) else {
             return;
-        }
-        let records = self.records.len();
-        let there = match before {
-            Some(before) => differences(&mut self.records, place, &before),
-            None => read_page(place).is_some_and(|now| {
-                self.records.push(Record::Contents(place, bytes(&now)));
-                true
-            }),
         };
-        if there {
-            // The size comes before what is written there.
-            let contents = self.records.split_off(records);
-            self.grown(view.name, (page + 1) * PAGE);
-            self.records.extend(contents);
+        self.grown(view.name, (page + 1) * PAGE);
+        match before {
+            Some(before) => differences(&mut self.records, place, &before, &now),
+            None if first && view.known => {}
+            None => self.records.push(Record::Contents(place, bytes(&now))),
         }
     }
 
     /// Makes a page this process's: was it nobody's, ever, and what was in it when this process had it last?
-    pub(super) fn take(&mut self, entry: Entry, name: u64, page: u64) -> (bool, Option<Shadow>) {
+    pub(super) fn take(&mut self, entry: Entry, page: PageOf) -> (bool, Option<Shadow>) {
         let Some(sharing) = &self.sharing else {
             return (false, None);
         };
-        if let Some(first) = sharing.try_acquire(entry) {
-            return (first, self.hold.acquired(entry, (name, page)));
+        let views = &self.views;
+        let read = |page, to: &mut Contents| read_view(views, page, to);
+        if let Some(first) = sharing.try_acquire(entry, page, &read) {
+            return (first, self.hold.acquired(entry, page));
         }
-        self.remember();
-        let sharing = self.sharing.as_ref();
-        let first = sharing.is_some_and(|sharing| sharing.acquire(entry, &kick, &late));
-        // Before letters are read: one may be about this page.
-        let before = self.hold.acquired(entry, (name, page));
+        let first = sharing.acquire(entry, page, &read, &kick, &late);
+        let before = self.hold.acquired(entry, page);
         // Waiting once more could lose it again.
         self.come_back(false);
         (first, before)
@@ -289,39 +284,54 @@ impl State {
                 match self.places(name, page).first().copied() {
                     Some(place) => self.acquire(&place, place.start),
                     None => {
-                        self.take(entry, name, page);
+                        self.take(entry, (name, page));
                     }
                 }
             }
         }
     }
 
-    /// Pages may be taken from here on: keeps what is in those used last.
-    pub(super) fn remember(&mut self) {
-        let views = &self.views;
-        self.hold.copy(|page, copy| copy_page(views, page, copy));
-    }
-
     /// The process is no longer away: what it has lost is regained or closed, what it is asked to govern is governed.
     pub(super) fn come_back(&mut self, may_wait: bool) {
         let Some(sharing) = &self.sharing else { return };
-        for entry in sharing.come_back(&mut self.hold, may_wait, &kick) {
-            let place = self.hold.get(entry).and_then(|p| place(&self.views, p));
-            if let (Some(before), Some(place)) = (self.hold.copy_of(entry), place) {
-                differences(&mut self.records, place, before);
+        let views = &self.views;
+        let read = |page, to: &mut Contents| read_view(views, page, to);
+        let records = &mut self.records;
+        let mut compare = |page, before: &Contents, now: &Contents| {
+            if let Some(place) = place(views, page) {
+                differences(records, place, before, now);
+            }
+        };
+        let back = sharing.come_back(&mut self.hold, may_wait, &kick, &read, &mut compare);
+        let mut lost = back.lost;
+        for (entry, letter) in back.regained {
+            let place = self.hold.get(entry).and_then(|page| place(views, page));
+            let before = letter.and_then(|letter| sharing.copy(letter));
+            let told = match (place, before) {
+                (Some(place), Some(before)) => read_page(place)
+                    .map(|now| differences(&mut self.records, place, before, &now))
+                    .is_some(),
+                _ => false,
+            };
+            if !told {
+                // It can't be read at the moment, or there is nothing to compare with: when it is touched.
+                lost.push((entry, letter));
             }
         }
-        let lost = self.hold.take_lost();
-        self.close(&lost);
-        self.hold.is_back();
+        let copy = |letter| sharing.copy(letter).map(|copy| Box::new(*copy));
+        let lost = lost.into_iter();
+        let lost: Vec<_> = lost
+            .map(|(entry, letter)| (entry, letter.and_then(copy)))
+            .collect();
+        self.close(lost);
         self.govern_wanted();
     }
 
-    /// Pages that are no longer this process's.
-    pub(super) fn close(&mut self, entries: &[Entry]) {
+    /// Pages that are no longer this process's, with what was in them.
+    pub(super) fn close(&mut self, lost: Vec<(Entry, Option<Shadow>)>) {
         let mut ranges = Ranges::new();
-        for &entry in entries {
-            if let Some((name, page)) = self.hold.lose(entry) {
+        for (entry, copy) in lost {
+            if let Some((name, page)) = self.hold.lose(entry, copy) {
                 for place in self.places(name, page) {
                     ranges.insert(place.start..place.end);
                 }
@@ -338,22 +348,20 @@ impl State {
     pub(super) fn serve(&mut self) {
         // Nothing is lost while it runs.
         if let Some(sharing) = self.sharing.as_ref().filter(|s| s.wanted()) {
-            let (mut letters, more) = sharing.letters();
-            if more {
-                letters = self.hold.all();
-            }
-            self.hold.read(letters, |entry| sharing.owns(entry));
+            sharing.read_letters(&mut self.hold);
         }
         self.govern_wanted();
         let over = self.sharing.as_ref().is_some_and(Sharing::slice_is_over);
         if !over || !self.hold.is_asked() {
             return;
         }
-        let views = &self.views;
-        let asked = self
-            .hold
-            .take_asked(|page, copy| copy_page(views, page, copy));
-        self.close(&asked);
+        let asked = self.hold.take_asked();
+        let copy = |entry: Entry| {
+            let place = place(&self.views, self.hold.get(entry)?)?;
+            Some(Box::new(read_page(place)?))
+        };
+        let given: Vec<_> = asked.iter().map(|&entry| (entry, copy(entry))).collect();
+        self.close(given);
         self.away(|sharing| sharing.step_aside(&asked));
     }
 
@@ -400,7 +408,7 @@ impl State {
 
     pub(super) fn become_child(&mut self, stream: u32) {
         self.records.clear();
-        self.hold.drop_asked();
+        self.hold.take_asked();
         let Some(sharing) = &mut self.sharing else {
             return;
         };
@@ -409,11 +417,8 @@ impl State {
             return;
         }
         // The parent's pages stay the parent's, and go on changing.
-        let held = self.hold.all();
-        self.close(&held);
-        for entry in held {
-            self.hold.forget(entry);
-        }
+        let held = self.hold.all().into_iter();
+        self.close(held.map(|entry| (entry, None)).collect());
         for name in self.used.clone() {
             self.join_named(name);
             if let Some(sharing) = &self.sharing {
@@ -450,12 +455,12 @@ impl State {
     }
 }
 
-/// Writes down what differs from what was in the page at `place`; false if it can't be read.
-fn differences(records: &mut Vec<Record>, place: u64, before: &Shadow) -> bool {
-    let Some(now) = read_page(place) else {
-        return false;
-    };
-    let differing = (0..now.len()).filter(|&n| before[n] != now[n]);
+/// Writes down what differs from what was in the page at `place`.
+fn differences(records: &mut Vec<Record>, place: u64, before: &Contents, now: &Contents) {
+    let unequal = |n: &usize| before[*n] != now[*n];
+    let block = |n: usize| (0..BLOCK).fold(0, |sum, m| sum | (before[n + m] ^ now[n + m])) != 0;
+    let blocks = (0..now.len()).step_by(BLOCK).filter(|&n| block(n));
+    let differing = blocks.flat_map(|n| n..n + BLOCK).filter(unequal);
     let mut differing = differing.peekable();
     while let Some(start) = differing.next() {
         let mut end = start + 1;
@@ -465,7 +470,6 @@ fn differences(records: &mut Vec<Record>, place: u64, before: &Shadow) -> bool {
         let contents = bytes(&now[start..end]);
         records.push(Record::Contents(place + 8 * start as u64, contents));
     }
-    true
 }
 
 /// Where a page can be read, if anywhere.
@@ -481,15 +485,8 @@ fn place(views: &[View], (name, page): PageOf) -> Option<u64> {
     Some(view.start + (at - view.offset))
 }
 
-/// Copies a page, if it can be read.
-fn copy_page(views: &[View], page: PageOf, copy: &mut Option<Shadow>) {
-    let read = place(views, page).is_some_and(|place| {
-        let contents = copy.get_or_insert_with(|| Box::new([0; _]));
-        read_into(place, contents)
-    });
-    if !read {
-        *copy = None;
-    }
+fn read_view(views: &[View], page: PageOf, to: &mut Contents) -> bool {
+    place(views, page).is_some_and(|place| read_into(place, to))
 }
 
 /// Where a page of an object is mapped.
