@@ -30,6 +30,7 @@ mod kind {
     pub const TIME: u8 = 15;
     pub const NOTE: u8 = 16;
     pub const SHARED: u8 = 17;
+    pub const TOUCHED: u8 = 18;
     pub const MEMORY: u8 = 0x40;
     pub const REGISTERS: u8 = 0x41;
     pub const EXTENDED: u8 = 0x42;
@@ -103,9 +104,21 @@ impl Encoder {
                 }
                 kind::INSTRUCTION
             }
-            Event::Shared { ticks } => {
+            Event::Shared { ticks, touch } => {
                 out.number(*ticks);
-                kind::SHARED
+                match *touch {
+                    Touch::Unknown => kind::SHARED,
+                    Touch::Engine => {
+                        out.byte(0);
+                        kind::TOUCHED
+                    }
+                    Touch::Instruction { pc, page } => {
+                        out.byte(1);
+                        out.number(pc);
+                        out.number(page);
+                        kind::TOUCHED
+                    }
+                }
             }
             Event::Signal {
                 place,
@@ -435,6 +448,18 @@ impl Decoder {
             },
             kind::SHARED => Event::Shared {
                 ticks: input.number()?,
+                touch: Touch::Unknown,
+            },
+            kind::TOUCHED => Event::Shared {
+                ticks: input.number()?,
+                touch: match input.byte()? {
+                    0 => Touch::Engine,
+                    1 => Touch::Instruction {
+                        pc: input.number()?,
+                        page: input.number()?,
+                    },
+                    _ => return Err(Malformed),
+                },
             },
             kind::SIGNAL => Event::Signal {
                 place: take_place(input)?,

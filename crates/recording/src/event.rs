@@ -79,6 +79,17 @@ pub enum Cause {
     Fault,
 }
 
+/// Who has touched shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touch {
+    /// Recordings of the first format don't say.
+    Unknown,
+    /// The engine, for the call or instruction that the thread stands on.
+    Engine,
+    /// The instruction at `pc`; the page begins at `page`.
+    Instruction { pc: u64, page: u64 },
+}
+
 /// Instructions whose answer isn't in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instruction {
@@ -149,6 +160,7 @@ pub enum Event<'a> {
     /// call that it stands on: its effects are what others did to that memory. It isn't executed yet.
     Shared {
         ticks: u64,
+        touch: Touch,
     },
     /// A handler begins; the effects are its frame and registers. `info` is the siginfo.
     Signal {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub const FILE: &str = "meta.json";
 
-/// The version of the recording's format: log, records and files. Another one can't be read.
+/// The version of the recording's format: log, records and files. A later one can't be read.
 pub const FORMAT: u32 = crate::log::VERSION;
 /// The version of the rules by which ticks are counted and single instructions step, and of the vdso that programs
 /// read. Under others, no place in a recording is where it was.
@@ -253,6 +253,11 @@ mod tests {
         here.features.remove("avx2");
         let text = meta.fits(&here).unwrap_err().to_string();
         assert!(text.contains("hasn't got avx2"), "{text}");
+        let older = Meta {
+            format: 1,
+            ..meta.clone()
+        };
+        assert_eq!(older.fits(&meta.machine), Ok(()));
         let newer = Meta {
             format: FORMAT + 1,
             ..meta.clone()

@@ -4,12 +4,20 @@
 //! a time; whoever wants it waits until its owner gives it up, at a place that its recording knows.
 //!
 //! The table lies behind the rings of the [`Channel`], so every recorded process has it. Pages are known by
-//! what they are a page of, not by address. An owner keeps its pages until somebody asks; one that waits in
-//! the kernel (*parked*) doesn't use them, and they are simply taken. Two that wait for each other's pages:
-//! the one with the older stream takes. A dead owner owns nothing.
+//! what they are a page of, not by address. Who gets what, and when, is in [`rules`]; here is the lock, and waiting.
+//!
+//! An owner keeps its pages until somebody asks, and for a *slice* of time even then: processes that use the same pages
+//! run one after the other, each long enough that most of its time goes into its work. One whose slice is over gives
+//! up what it is asked for and steps aside, for a slice: as it is away meanwhile, all its pages can be
+//! taken without asking for each.
+
+mod hold;
+#[cfg(test)]
+mod model;
+mod rules;
 
 use std::io;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use std::time::Duration;
 
 use crate::channel::Channel;
@@ -18,31 +26,27 @@ use crate::futex;
 use crate::maps::Object;
 use crate::shared::{self, MOST_SLOTS, PAGE, state};
 
+pub use hold::{Hold, Letter, Lost, PageOf};
+use rules::{LETTERS, Member, Page, Rules, Taken, Use, Waits, Who};
+
 /// Pages that can be owned: 4 GiB of shared memory.
 const PAGES: usize = 1 << 20;
 const USES: usize = 8192;
-const LETTERS: usize = 56;
-/// An owner may use a page for so long before it is disturbed, in units of 1024 cycles: about 40 µs.
-const HOLD: u32 = 100;
-const SHORT_WAIT: Duration = Duration::from_micros(30);
+/// A process that has come back isn't disturbed for so long, in units of 1024 cycles: about 400 µs.
+const SLICE: u32 = 1000;
+/// So long one waits for all that it wants to regain: about 20 ms.
+const PATIENCE: u32 = 50 * SLICE;
 const LONG_WAIT: Duration = Duration::from_millis(1);
 /// Set in the lock's word while somebody waits for it.
 const CONTENDED: u32 = 1 << 31;
-
-mod doing {
-    /// Running the guest, or about to.
-    pub const RUNS: u32 = 0;
-    /// In the kernel, away from its pages.
-    pub const PARKED: u32 = 1;
-    /// Waiting for a page.
-    pub const WAITS: u32 = 2;
-}
 
 #[repr(C)]
 pub(crate) struct Table {
     lock: AtomicU32,
     /// Changes whenever a page or a process becomes free.
     news: AtomicU32,
+    /// How many wait for news, or have died doing so.
+    waiters: AtomicU32,
     objects: AtomicU64,
     uses_end: AtomicU32,
     uses: [Use; USES],
@@ -50,45 +54,17 @@ pub(crate) struct Table {
     pages: [Page; PAGES],
 }
 
-/// A process has an object mapped.
-#[repr(C)]
-struct Use {
-    object: AtomicU64,
-    stream: AtomicU32,
-    /// Whether its pages are closed unless owned.
-    governed: AtomicU32,
-}
-
-/// What belongs to the process in the slot of the same number.
-#[repr(C)]
-struct Member {
-    doing: AtomicU32,
-    /// Somebody wants something from it.
-    wanted: AtomicU32,
-    pid: AtomicI32,
-    tid: AtomicI32,
-    /// More letters came than there is room for.
-    overflow: AtomicU32,
-    count: AtomicU32,
-    /// Pages that were asked for, or taken.
-    letters: [AtomicU32; LETTERS],
-}
-
-#[repr(C)]
-struct Page {
-    /// What it is a page of, and which; 0 if the entry is free.
-    key: AtomicU64,
-    owner: AtomicU32,
-    /// Who gets it next.
-    next: AtomicU32,
-    /// When it got its owner.
-    since: AtomicU32,
-    /// Somebody has owned it.
-    used: AtomicU32,
-}
-
 /// The size of the table in the channel's file.
 pub(crate) const SIZE: usize = size_of::<Table>().next_multiple_of(PAGE);
+
+/// The size of the copies of pages that were taken from one process; behind the table there is room for each slot's.
+pub(crate) const COPIES: usize = LETTERS * PAGE;
+
+/// What is in a page, in words: compared with the CPU's vectors, where libc's `memcmp` takes byte by byte.
+pub type Contents = [u64; PAGE / 8];
+
+/// Reads a page of this process, whether or not it may use it; false if it can't be read.
+pub type Read<'a> = &'a dyn Fn(PageOf, &mut Contents) -> bool;
 
 /// A page's place in the table.
 pub type Entry = u32;
@@ -96,6 +72,8 @@ pub type Entry = u32;
 /// The table as one process uses it.
 pub struct Sharing {
     table: &'static Table,
+    /// The copies of all processes, once they are needed.
+    copies: AtomicPtr<[Contents; LETTERS]>,
     channel: Channel,
     stream: StreamId,
     index: usize,
@@ -140,6 +118,7 @@ impl Sharing {
         let table = unsafe { &*table.cast::<Table>() };
         let mut sharing = Sharing {
             table,
+            copies: AtomicPtr::default(),
             channel: *channel,
             stream,
             index: 0,
@@ -155,7 +134,9 @@ impl Sharing {
         self.index = index;
         let _locked = self.lock();
         let me = self.me();
-        me.doing.store(doing::RUNS, Relaxed);
+        me.doing.store(rules::doing::RUNS, Relaxed);
+        me.waits_for.store(0, Relaxed);
+        me.since.store(cycles(), Relaxed);
         me.wanted.store(0, Relaxed);
         me.overflow.store(0, Relaxed);
         me.count.store(0, Relaxed);
@@ -189,10 +170,11 @@ impl Sharing {
             }
             std::hint::spin_loop();
         }
+        let mut suspect = 0;
         loop {
             let seen = table.lock.fetch_or(CONTENDED, Relaxed);
             let holder = seen & !CONTENDED;
-            if holder == 0 || is_gone(holder) {
+            if holder == 0 || holder == suspect && is_gone(holder) {
                 let now = seen | CONTENDED;
                 let mine = me | CONTENDED;
                 if table
@@ -204,16 +186,35 @@ impl Sharing {
                 }
                 continue;
             }
+            suspect = holder;
             futex::wait(&table.lock, seen | CONTENDED, Some(LONG_WAIT));
         }
     }
 
-    /// The member that writes a stream, if it lives.
-    fn living(&self, stream: StreamId) -> Option<&'static Member> {
-        let (index, slot) = self.channel.find(stream)?;
-        let lives =
-            slot.state.load(SeqCst) == state::LIVE && slot.owner.load(SeqCst) & futex::OWNER != 0;
-        lives.then(|| &self.table.members[index])
+    /// Makes a step, under the lock.
+    fn step<T>(&self, step: impl FnOnce(&Rules, Who) -> T) -> T {
+        let _locked = self.lock();
+        self.step_locked(step)
+    }
+
+    fn step_locked<T>(&self, step: impl FnOnce(&Rules, Who) -> T) -> T {
+        let living = |stream| {
+            let (index, slot) = self.channel.find(stream)?;
+            let owned = slot.owner.load(SeqCst) & futex::OWNER != 0;
+            (owned && slot.state.load(SeqCst) == state::LIVE).then_some(index)
+        };
+        let rules = Rules {
+            uses: &self.table.uses,
+            uses_end: &self.table.uses_end,
+            members: &self.table.members,
+            pages: &self.table.pages,
+            living: &living,
+        };
+        let who = Who {
+            stream: self.stream,
+            index: self.index,
+        };
+        step(&rules, who)
     }
 
     /// The entry of a page; `None` if the table is full.
@@ -239,74 +240,79 @@ impl Sharing {
         self.table.pages[entry as usize].owner.load(Acquire) == self.stream
     }
 
+    /// The copies of the process in a slot; `None` if they can't be mapped.
+    fn copies_of(&self, index: usize) -> Option<*mut [Contents; LETTERS]> {
+        if self.copies.load(Relaxed).is_null() {
+            let slots = self.channel.control().slots as usize;
+            let at = self.channel.sharing_offset() + SIZE;
+            let place = shared::map(std::ptr::null_mut(), slots * COPIES, self.channel.fd(), at);
+            self.copies.store(place.ok()?.cast(), Relaxed);
+        }
+        // SAFETY: mapped for all slots, for good.
+        Some(unsafe { self.copies.load(Relaxed).add(index) })
+    }
+
+    /// What was in a page when it was taken, by where the letter about it is. Good until this process is away again.
+    pub fn copy(&self, letter: usize) -> Option<&Contents> {
+        let copies = self.copies_of(self.index)?;
+        // SAFETY: mapped for good; only who takes a page from this process writes there, and it isn't away.
+        unsafe { (*copies).get(letter) }
+    }
+
+    /// A page was taken: copies it for whom it was taken from. Under the lock.
+    fn copy_for(
+        &self,
+        rules: &Rules,
+        taken: &Taken,
+        page: PageOf,
+        read: Read,
+    ) -> Option<&Contents> {
+        let (index, letter) = taken.from?;
+        // SAFETY: mapped for good; its process is away, and all others want the lock for this.
+        let copy = unsafe { &mut (*self.copies_of(index)?)[letter] };
+        read(page, copy).then(|| {
+            rules.copied((index, letter));
+            &*copy
+        })
+    }
+
     /// Takes a page if its owner doesn't use it. True if nobody has ever owned it.
-    pub fn try_acquire(&self, entry: Entry) -> Option<bool> {
-        let _locked = self.lock();
-        self.take(entry).ok()
+    pub fn try_acquire(&self, entry: Entry, page: PageOf, read: Read) -> Option<bool> {
+        self.step(|rules, me| {
+            let taken = rules.take(me, entry).ok()?;
+            self.copy_for(rules, &taken, page, read);
+            Some(taken.first)
+        })
     }
 
-    /// Takes a page if that can be: was it nobody's, ever? Else whom to ask. Under the lock.
-    fn take(&self, entry: Entry) -> Result<bool, &'static Member> {
-        let page = &self.table.pages[entry as usize];
-        let owner = page.owner.load(Relaxed);
-        if owner == self.stream {
-            return Ok(false);
-        }
-        if owner != 0
-            && let Some(member) = self.living(owner)
-        {
-            match member.doing.load(Relaxed) {
-                doing::PARKED => {}
-                doing::WAITS if self.stream < owner => {}
-                _ => return Err(member),
-            }
-            post(member, entry);
-        }
-        page.owner.store(self.stream, Release);
-        page.since.store(cycles(), Relaxed);
-        if page.next.load(Relaxed) == self.stream {
-            page.next.store(0, Relaxed);
-        }
-        Ok(page.used.swap(1, Relaxed) == 0)
-    }
-
-    /// Waits until the page is ours. True if nobody has ever owned it. `kick` makes a process's thread look up from its work; `late` is
-    /// called, once, when it takes very long, with the owner's pid.
-    pub fn acquire(&self, entry: Entry, kick: &dyn Fn(i32, i32), late: &dyn Fn(i32)) -> bool {
-        let page = &self.table.pages[entry as usize];
+    /// Waits until the page is ours; meanwhile this process is away. True if nobody has ever owned it. `kick` makes a
+    /// process's thread look up from its work; `late` is called, once, when it takes very long, with the owner's pid.
+    pub fn acquire(
+        &self,
+        entry: Entry,
+        page: PageOf,
+        read: Read,
+        kick: &dyn Fn(i32, i32),
+        late: &dyn Fn(i32),
+    ) -> bool {
         let begin = shared::now();
         let mut told = false;
         loop {
             let locked = self.lock();
-            let owner = match self.take(entry) {
-                Err(owner) => owner,
+            let step = |rules: &Rules, me| {
+                let taken = rules.take_or_wait(me, entry)?;
+                self.copy_for(rules, &taken, page, read);
+                Ok(taken.first)
+            };
+            let waits: Waits = match self.step_locked(step) {
                 Ok(first) => {
-                    self.me().doing.store(doing::RUNS, Relaxed);
+                    self.me().since.store(cycles(), Relaxed);
                     return first;
                 }
+                Err(waits) => waits,
             };
-            if self.me().doing.swap(doing::WAITS, Relaxed) != doing::WAITS {
-                // Somebody with an older stream may have waited for this.
-                self.tell();
-            }
-            let next = page.next.load(Relaxed);
-            if next == 0 || self.living(next).is_none() {
-                page.next.store(self.stream, Relaxed);
-            }
-            post(owner, entry);
-            let seen = self.table.news.load(Relaxed);
-            let pid = owner.pid.load(Relaxed);
-            let long = cycles().wrapping_sub(page.since.load(Relaxed)) > HOLD;
-            if long {
-                // Under the lock: it takes the lock to move to another thread, or to leave.
-                kick(pid, owner.tid.load(Relaxed));
-            }
-            drop(locked);
-            if long {
-                futex::wait(&self.table.news, seen, Some(LONG_WAIT));
-            } else {
-                futex::wait(&self.table.news, seen, Some(SHORT_WAIT));
-            }
+            let pid = self.table.members[waits.owner].pid.load(Relaxed);
+            self.wait_for(locked, waits, kick);
             if !told && shared::now().saturating_sub(begin) > 5_000_000_000 {
                 told = true;
                 late(pid);
@@ -314,30 +320,132 @@ impl Sharing {
         }
     }
 
-    /// Gives pages up: to who has asked first, or to nobody.
-    pub fn release(&self, entries: &[Entry]) {
-        let locked = self.lock();
-        for &entry in entries {
-            let page = &self.table.pages[entry as usize];
-            if page.owner.load(Relaxed) != self.stream {
+    /// Waits for the owner of a page to give it up, or to be away.
+    fn wait_for(&self, locked: Locked, waits: Waits, kick: &dyn Fn(i32, i32)) {
+        if waits.tell {
+            self.tell();
+        }
+        let owner = &self.table.members[waits.owner];
+        let wait = match left_of(owner) {
+            Some(left) => left,
+            // It has been given the page, and comes for it.
+            None if owner.doing.load(Relaxed) != rules::doing::RUNS => LONG_WAIT,
+            None => {
+                // Under the lock: it takes the lock to move to another thread, or to leave.
+                kick(owner.pid.load(Relaxed), owner.tid.load(Relaxed));
+                LONG_WAIT
+            }
+        };
+        self.wait_locked(locked, wait);
+    }
+
+    /// Waits for news, without the lock.
+    fn wait_locked(&self, locked: Locked, time: Duration) {
+        let seen = self.table.news.load(Relaxed);
+        self.table.waiters.fetch_add(1, SeqCst);
+        drop(locked);
+        futex::wait(&self.table.news, seen, Some(time));
+        self.table.waiters.fetch_sub(1, SeqCst);
+    }
+
+    /// The process goes on. It has lost pages; those that it will want again at once are regained if they can be had. It
+    /// waits for them, away, if it may; not for long. Of most that are regained `compare` sees what was in them and what is now,
+    /// under the lock.
+    pub fn come_back<C>(
+        &self,
+        hold: &mut Hold<C>,
+        may_wait: bool,
+        kick: &dyn Fn(i32, i32),
+        read: Read,
+        compare: &mut dyn FnMut(PageOf, &Contents, &Contents),
+    ) -> Back {
+        let begin = cycles();
+        loop {
+            let locked = self.lock();
+            let mut back = Back::default();
+            if self.wanted() {
+                let (mut letters, more) = self.step_locked(|rules, me| rules.letters(me));
+                if more {
+                    let all = hold.all().into_iter();
+                    let lost = all.filter(|&entry| !self.owns(entry) && !told(&letters, entry));
+                    let lost: Vec<Entry> = lost.collect();
+                    letters.extend(lost.iter().map(|&entry| Letter::Taken((entry, None))));
+                }
+                back.lost = hold.read(letters);
+            }
+            let wanted = hold.to_regain(&back.lost);
+            if may_wait
+                && cycles().wrapping_sub(begin) < PATIENCE
+                && let Some(waits) = self.step_locked(|rules, me| rules.busy(me, &wanted))
+            {
+                self.wait_for(locked, waits, kick);
                 continue;
             }
-            let next = page.next.swap(0, Relaxed);
-            let next = if next != 0 && self.living(next).is_some() {
-                next
-            } else {
-                0
-            };
-            page.owner.store(next, Release);
-            page.since.store(cycles(), Relaxed);
+            let mut compared = Vec::new();
+            self.step_locked(|rules, me| {
+                for (taken, letter) in rules.regain(me, &wanted) {
+                    hold.regained(taken.entry);
+                    // What the one whom it is taken from gets is what is there now.
+                    if let (Some(page), Some(before)) = (hold.get(taken.entry), self.copy(letter))
+                        && let Some(now) = self.copy_for(rules, &taken, page, read)
+                    {
+                        compare(page, before, now);
+                        compared.push(taken.entry);
+                    }
+                }
+            });
+            self.me().since.store(cycles(), Relaxed);
+            compared.sort_unstable();
+            back.lost
+                .retain(|(entry, _)| compared.binary_search(entry).is_err());
+            let is_back = |&(entry, _): &Lost| self.owns(entry);
+            (back.regained, back.lost) = back.lost.into_iter().partition(is_back);
+            return back;
         }
-        drop(locked);
+    }
+
+    /// Gives pages up: to who has asked first, or to nobody.
+    pub fn release(&self, entries: &[Entry]) {
+        self.step(|rules, me| {
+            for &entry in entries {
+                rules.release(me, entry);
+            }
+        });
         self.tell();
+    }
+
+    /// Gives pages up and is away while those who have asked for them run, for a slice or two; it stays away.
+    pub fn step_aside(&self, entries: &[Entry]) {
+        let mut locked = self.lock();
+        let takers: Vec<(usize, Entry)> = self.step_locked(|rules, me| {
+            let taker = |&entry: &Entry| Some((rules.release(me, entry)?, entry));
+            let takers = entries.iter().filter_map(taker).collect();
+            rules.away(me, None);
+            takers
+        });
+        self.tell();
+        let begin = cycles();
+        loop {
+            let busy = takers.iter().any(|&(taker, entry)| {
+                let taker = &self.table.members[taker];
+                // It comes for the page as soon as it wakes.
+                taker.waits_for.load(Relaxed) == entry + 1
+                    || taker.doing.load(Relaxed) == rules::doing::RUNS && left_of(taker).is_some()
+            });
+            let used = cycles().wrapping_sub(begin);
+            if !busy || used >= 2 * SLICE {
+                break;
+            }
+            self.wait_locked(locked, time_of(SLICE));
+            locked = self.lock();
+        }
     }
 
     fn tell(&self) {
         self.table.news.fetch_add(1, SeqCst);
-        futex::wake(&self.table.news);
+        if self.table.waiters.load(SeqCst) != 0 {
+            futex::wake(&self.table.news);
+        }
     }
 
     /// Does anybody want anything?
@@ -346,98 +454,55 @@ impl Sharing {
         self.me().wanted.load(Relaxed) != 0
     }
 
-    /// Pages that were asked for or taken since the last time; true if there were more.
-    pub fn letters(&self) -> (Vec<Entry>, bool) {
-        let _locked = self.lock();
-        let me = self.me();
-        me.wanted.store(0, Relaxed);
-        let count = me.count.swap(0, Relaxed) as usize;
-        let letters = me.letters.iter().take(count).map(|l| l.load(Relaxed));
-        (letters.collect(), me.overflow.swap(0, Relaxed) != 0)
+    /// Has this process run so long that others may have its pages?
+    #[inline]
+    pub fn slice_is_over(&self) -> bool {
+        left_of(self.me()).is_none()
     }
 
-    /// The process is about to wait in the kernel; until [`Self::unpark`] its pages can be taken.
+    /// Reads letters while the process runs, when all of them ask for pages.
+    pub fn read_letters<C>(&self, hold: &mut Hold<C>) {
+        self.step(|rules, me| {
+            let (letters, _) = rules.letters(me);
+            hold.read(letters);
+            rules.regain(me, &[]);
+        });
+    }
+
+    /// The process is about to wait in the kernel; until [`Self::come_back`] its pages can be taken.
     pub fn park(&self) {
-        let _locked = self.lock();
-        self.me().doing.store(doing::PARKED, Relaxed);
-        if self.wanted() {
+        if self.step(|rules, me| rules.away(me, None)) {
             self.tell();
         }
     }
 
     pub fn is_parked(&self) -> bool {
-        self.me().doing.load(Relaxed) == doing::PARKED
-    }
-
-    pub fn unpark(&self) {
-        let _locked = self.lock();
-        self.me().doing.store(doing::RUNS, Relaxed);
+        self.me().doing.load(Relaxed) == rules::doing::AWAY
     }
 
     /// The process maps (or writes to) an object. True if others have it too: then their pages are closed
     /// unless owned when this returns, and so must this process's be.
-    pub fn use_object(&self, object: u64, kick: &dyn Fn(i32, i32)) -> bool {
-        loop {
-            let mut ask = false;
-            let seen;
-            {
-                let _locked = self.lock();
-                let end = self.table.uses_end.load(Relaxed) as usize;
-                let mut own = None;
-                let mut free = None;
-                let mut others = false;
-                for (n, used) in self.table.uses[..end].iter().enumerate() {
-                    let stream = used.stream.load(Relaxed);
-                    if stream == 0 {
-                        free.get_or_insert(n);
-                        continue;
-                    }
-                    if used.object.load(Relaxed) != object {
-                        continue;
-                    }
-                    if stream == self.stream {
-                        own = Some(n);
-                        continue;
-                    }
-                    let Some(member) = self.living(stream) else {
-                        used.stream.store(0, Relaxed);
-                        continue;
-                    };
-                    others = true;
-                    if used.governed.load(Relaxed) != GOVERNED {
-                        used.governed.store(TO_GOVERN, Relaxed);
-                        member.wanted.store(1, Relaxed);
-                        // One that is in the kernel will look before it runs.
-                        if member.doing.load(Relaxed) != doing::PARKED {
-                            ask = true;
-                            kick(member.pid.load(Relaxed), member.tid.load(Relaxed));
-                        }
-                    }
-                }
-                let own = match own.or(free) {
-                    Some(n) => n,
-                    None if end < USES => {
-                        self.table.uses_end.store(end as u32 + 1, Relaxed);
-                        end
-                    }
-                    None => return others,
-                };
-                let used = &self.table.uses[own];
-                used.object.store(object, Relaxed);
-                used.stream.store(self.stream, Relaxed);
-                if others {
-                    used.governed.store(GOVERNED, Relaxed);
-                }
-                if !ask {
-                    return others || used.governed.load(Relaxed) == GOVERNED;
-                }
-                self.me().doing.store(doing::WAITS, Relaxed);
-                seen = self.table.news.load(Relaxed);
-            }
-            futex::wait(&self.table.news, seen, Some(LONG_WAIT));
-            let _locked = self.lock();
-            self.me().doing.store(doing::RUNS, Relaxed);
+    pub fn use_object(&self, object: u64, kick: &dyn Fn(i32, i32)) -> Result<bool, NotYet> {
+        let _locked = self.lock();
+        let joined = self.step_locked(|rules, me| rules.use_object(me, object));
+        let joined = joined.ok_or(NotYet::Full)?;
+        for &index in &joined.wait_for {
+            let member = &self.table.members[index];
+            kick(member.pid.load(Relaxed), member.tid.load(Relaxed));
         }
+        if joined.wait_for.is_empty() {
+            Ok(joined.others)
+        } else {
+            Err(NotYet::Wait(self.table.news.load(Relaxed)))
+        }
+    }
+
+    /// Waits for others, away meanwhile and afterwards; `seen` is from [`NotYet::Wait`].
+    pub fn wait(&self, seen: u32) {
+        self.park();
+        self.table.waiters.fetch_add(1, SeqCst);
+        futex::wait(&self.table.news, seen, Some(LONG_WAIT));
+        self.table.waiters.fetch_sub(1, SeqCst);
     }
 
     /// Has any process mapped a file or segment shared, since the recording began?
@@ -448,73 +513,58 @@ impl Sharing {
 
     /// Does another process use the object?
     pub fn is_used_by_others(&self, object: u64) -> bool {
-        let _locked = self.lock();
-        let end = self.table.uses_end.load(Relaxed) as usize;
-        self.table.uses[..end].iter().any(|used| {
-            let stream = used.stream.load(Relaxed);
-            let other = stream != 0 && stream != self.stream;
-            other && used.object.load(Relaxed) == object && self.living(stream).is_some()
-        })
+        self.step(|rules, me| rules.is_used_by_others(me, object))
     }
 
     /// The process has nothing of the object any more.
     pub fn leave_object(&self, object: u64) {
-        let _locked = self.lock();
-        for used in self.own_uses() {
-            if used.object.load(Relaxed) == object {
-                used.stream.store(0, Relaxed);
-                used.governed.store(0, Relaxed);
-            }
-        }
-    }
-
-    fn own_uses(&self) -> impl Iterator<Item = &'static Use> {
-        let end = self.table.uses_end.load(Relaxed) as usize;
-        let stream = self.stream;
-        self.table.uses[..end]
-            .iter()
-            .filter(move |used| used.stream.load(Relaxed) == stream)
+        self.step(|rules, me| rules.leave_object(me, object));
     }
 
     /// Objects that another process has begun to use as well.
     pub fn to_govern(&self) -> Vec<u64> {
-        let _locked = self.lock();
-        self.own_uses()
-            .filter(|used| used.governed.load(Relaxed) == TO_GOVERN)
-            .map(|used| used.object.load(Relaxed))
-            .collect()
+        self.step(|rules, me| rules.to_govern(me))
     }
 
     /// The object's pages are closed here.
     pub fn governed(&self, object: u64) {
-        let _locked = self.lock();
-        for used in self.own_uses() {
-            if used.object.load(Relaxed) == object {
-                used.governed.store(GOVERNED, Relaxed);
-            }
-        }
+        self.step(|rules, me| rules.governed(me, object));
         self.tell();
     }
 }
 
-const TO_GOVERN: u32 = 1;
-const GOVERNED: u32 = 2;
+fn told(letters: &[Letter], entry: Entry) -> bool {
+    let about = |letter: &Letter| matches!(letter, Letter::Taken((taken, _)) if *taken == entry);
+    letters.iter().any(about)
+}
 
-/// Tells a member about a page. Under the lock.
-fn post(member: &Member, entry: Entry) {
-    member.wanted.store(1, Relaxed);
-    let count = member.count.load(Relaxed) as usize;
-    let there = &member.letters[..count.min(LETTERS)];
-    if there.iter().any(|letter| letter.load(Relaxed) == entry) {
-        return;
-    }
-    match member.letters.get(count) {
-        Some(room) => {
-            room.store(entry, Relaxed);
-            member.count.store(count as u32 + 1, Relaxed);
-        }
-        None => member.overflow.store(1, Relaxed),
-    }
+/// How a process comes back.
+#[derive(Default)]
+pub struct Back {
+    /// Pages that others had meanwhile: to be compared with their copies yet.
+    pub regained: Vec<Lost>,
+    /// Pages that others have: to be closed.
+    pub lost: Vec<Lost>,
+}
+
+/// Why an object can't be used now.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NotYet {
+    /// Others have yet to close it: [`Sharing::wait`], and ask again.
+    Wait(u32),
+    /// There is no room in the table.
+    Full,
+}
+
+/// How much of its slice a process that runs has left.
+fn left_of(member: &Member) -> Option<Duration> {
+    let used = cycles().wrapping_sub(member.since.load(Relaxed));
+    (used < SLICE).then(|| time_of(SLICE - used))
+}
+
+/// About as much time, on a CPU of 2 GHz.
+fn time_of(cycles: u32) -> Duration {
+    Duration::from_nanos(cycles as u64 * 512)
 }
 
 /// Whether a kernel thread has ended, for one who holds the lock suspiciously long.
@@ -554,28 +604,35 @@ mod tests {
         let (channel, _fd) = Channel::create().unwrap();
         channel.control().line.writer.store(1, SeqCst);
         let object = name(&Object::Anon(7));
+        let read = |page, to: &mut Contents| {
+            to[7] = 5;
+            page == (object, 3)
+        };
         process(&channel, |Process(first, _producer)| {
             let page = first.page(object, 3).unwrap();
             assert_eq!(first.page(object, 3), Some(page));
             assert_ne!(first.page(object, 4), Some(page));
-            assert_eq!(first.try_acquire(page), Some(true));
+            assert_eq!(first.try_acquire(page, (object, 3), &read), Some(true));
             process(&channel, |Process(second, _producer)| {
-                assert_eq!(second.try_acquire(page), None);
+                assert_eq!(second.try_acquire(page, (object, 3), &read), None);
                 assert!(!first.wanted());
                 // It may be taken from one who waits in the kernel, and is told.
                 first.park();
-                assert_eq!(second.try_acquire(page), Some(false));
-                first.unpark();
+                assert_eq!(second.try_acquire(page, (object, 3), &read), Some(false));
                 assert!(first.wanted() && !first.owns(page));
-                assert_eq!(first.letters(), (vec![page], false));
+                let mut hold = Hold::<()>::default();
+                hold.acquired(page, (object, 3));
+                let back = first.come_back(&mut hold, false, &|_, _| {}, &read, &mut |_, _, _| {});
+                assert_eq!((back.regained.len(), back.lost), (0, vec![(page, Some(0))]));
+                assert_eq!(first.copy(0).unwrap()[7], 5);
                 second.release(&[page]);
-                assert_eq!(first.try_acquire(page), Some(false));
+                assert_eq!(first.try_acquire(page, (object, 3), &read), Some(false));
             });
         });
         // The dead own nothing.
         process(&channel, |Process(third, _producer)| {
             let page = third.page(object, 3).unwrap();
-            assert_eq!(third.try_acquire(page), Some(false));
+            assert_eq!(third.try_acquire(page, (object, 3), &read), Some(false));
         });
     }
 
@@ -585,14 +642,15 @@ mod tests {
         channel.control().line.writer.store(1, SeqCst);
         let object = name(&Object::File { dev: 1, ino: 2 });
         process(&channel, |Process(first, _producer)| {
-            assert!(!first.use_object(object, &|_, _| {}));
+            assert_eq!(first.use_object(object, &|_, _| {}), Ok(false));
             assert!(first.to_govern().is_empty());
             process(&channel, |Process(second, _producer)| {
                 // One who waits in the kernel looks before it goes on: nobody waits for it.
                 first.park();
                 assert!(second.is_used_by_others(object));
-                assert!(second.use_object(object, &|_, _| {}));
-                first.unpark();
+                assert_eq!(second.use_object(object, &|_, _| {}), Ok(true));
+                let hold = &mut Hold::<()>::default();
+                first.come_back(hold, false, &|_, _| {}, &|_, _| false, &mut |_, _, _| {});
                 assert_eq!(first.to_govern(), [object]);
                 first.governed(object);
                 assert!(first.to_govern().is_empty());

@@ -247,7 +247,7 @@ pub fn place(event: &Event) -> Place {
     match *event {
         Event::Call(Call { ticks, .. })
         | Event::Instruction { ticks, .. }
-        | Event::Shared { ticks }
+        | Event::Shared { ticks, .. }
         | Event::Forked { ticks, .. }
         | Event::Exec { ticks }
         | Event::Exited { ticks, .. } => Place { ticks, steps: 0 },

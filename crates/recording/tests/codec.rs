@@ -102,6 +102,14 @@ fn start() -> impl Strategy<Value = Start> {
     )
 }
 
+fn touch() -> impl Strategy<Value = Touch> {
+    prop_oneof![
+        Just(Touch::Unknown),
+        Just(Touch::Engine),
+        (number(), number()).prop_map(|(pc, page)| Touch::Instruction { pc, page }),
+    ]
+}
+
 fn event() -> impl Strategy<Value = Event<'static>> {
     let instruction = prop_oneof![
         Just(Instruction::Cpuid),
@@ -115,7 +123,7 @@ fn event() -> impl Strategy<Value = Event<'static>> {
         call().prop_map(Event::Call),
         prop::option::of(any::<i64>()).prop_map(|result| Event::Resumed { result }),
         (number(), instruction).prop_map(|(ticks, what)| Event::Instruction { ticks, what }),
-        number().prop_map(|ticks| Event::Shared { ticks }),
+        (number(), touch()).prop_map(|(ticks, touch)| Event::Shared { ticks, touch }),
         (place(), any::<u32>()).prop_map(|(place, to)| Event::Switched { place, to }),
         any::<(u32, i32)>().prop_map(|(thread, tid)| Event::NewThread { thread, tid }),
         any::<u32>().prop_map(|thread| Event::EndedThread { thread }),

@@ -235,7 +235,7 @@ pub(crate) fn of_event(event: &Event) -> (Deed, Place) {
         Event::Signal { place, .. } => (Deed::Whole, *place),
         Event::Switched { place, .. } => (Deed::Switch, *place),
         Event::NewThread { .. } | Event::EndedThread { .. } => (Deed::None, Place::default()),
-        Event::Shared { ticks } | Event::Forked { ticks, .. } | Event::Exec { ticks } => {
+        Event::Shared { ticks, .. } | Event::Forked { ticks, .. } | Event::Exec { ticks } => {
             (Deed::None, at(*ticks))
         }
         Event::Exited { ticks, .. } => (Deed::Whole, at(*ticks)),

@@ -32,6 +32,10 @@ pub struct Action {
 
 pub const SA_RESTORER: u64 = 0x0400_0000;
 
+/// What is blocked while a handler runs. The kick is: one that came in the middle of another handler would find a pc
+/// outside of translated code and take ticks from memory that are in a register just then.
+const IN_HANDLERS: SigSet = SigSet::ASYNCHRONOUS.union(SigSet::only(super::hub::KICK));
+
 /// Asks the kernel.
 pub fn kernel_action(sig: i32) -> Option<Action> {
     let mut action = Action::default();
@@ -71,7 +75,7 @@ pub fn set_for_guest(sig: i32, action: &Action, hooked: bool) -> i64 {
     }
     let mut flags = action.flags & (passed | libc::SA_RESTART as u64);
     flags |= (libc::SA_SIGINFO | libc::SA_ONSTACK) as u64 | SA_RESTORER;
-    if synchronous {
+    if synchronous && sig != super::hub::KICK {
         // A fault inside a handler shall be reported, not kill.
         flags |= libc::SA_NODEFER as u64;
     }
@@ -87,7 +91,7 @@ pub fn set_for_guest(sig: i32, action: &Action, hooked: bool) -> i64 {
         handler: entry as *const () as u64,
         flags,
         restorer: restorer as *const () as u64,
-        mask: SigSet::ASYNCHRONOUS,
+        mask: IN_HANDLERS,
     };
     set_kernel_action(sig, &host)
 }

@@ -20,7 +20,7 @@ mod pages;
 use std::ops::Range;
 
 use clew_recording::maps::{Change, Object, Pages};
-use clew_recording::sharing::{self, Entry, Sharing};
+use clew_recording::sharing::{self, Contents, Entry, Hold, NotYet, PageOf, Sharing};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::host::{self, real_prot};
@@ -31,11 +31,8 @@ use crate::host::hub;
 use crate::kernel::stop;
 use crate::syscall;
 
-/// So many pages that were acquired last are remembered when they may be taken, so that only what changed is
-/// written down later.
-const REMEMBERED: usize = 32;
-/// Differences closer than this are one.
-const GAP: usize = 16;
+/// Differences that so many equal words are between are one.
+const GAP: usize = 2;
 
 /// For the log, in order.
 pub enum Record {
@@ -78,21 +75,17 @@ impl View {
     }
 }
 
-type Shadow = Box<[u8; PAGE as usize]>;
+type Shadow = Box<Contents>;
 
 struct State {
     sharing: Option<Sharing>,
     views: Vec<View>,
     closed: Ranges,
-    /// Pages that are this process's: what they are a page of.
-    held: FxHashMap<Entry, (u64, u64)>,
-    /// Acquired last.
-    recent: Vec<Entry>,
-    /// What was in pages when they were given away.
-    shadows: FxHashMap<Entry, Shadow>,
-    /// Asked for by others, to be given away at the next occasion.
-    asked: Vec<Entry>,
+    /// Pages that are this process's, and what was in others when they were.
+    hold: Hold<Shadow>,
     used: FxHashSet<u64>,
+    /// An object that is about to be mapped, and whether that mapping is governed.
+    promised: Option<(u64, bool)>,
     /// How long objects are, as a replay knows it.
     sizes: FxHashMap<u64, (Object, u64)>,
     /// Second mappings of single pages, always accessible: for the kernel's futexes.
@@ -117,11 +110,9 @@ fn state() -> &'static mut State {
         sharing: None,
         views: Vec::new(),
         closed: Ranges::new(),
-        held: FxHashMap::default(),
-        recent: Vec::new(),
-        shadows: FxHashMap::default(),
-        asked: Vec::new(),
+        hold: Hold::default(),
         used: FxHashSet::default(),
+        promised: None,
         sizes: FxHashMap::default(),
         aliases: FxHashMap::default(),
         records: Vec::new(),
@@ -158,7 +149,7 @@ pub fn new_object() -> Option<u64> {
 
 /// Whether others have the object; asked before it is mapped.
 pub fn is_used_by_others(object: &Object) -> bool {
-    state().join(object)
+    state().ask(object)
 }
 
 /// A shared mapping was made. True if it is closed, which is then to be written down.
@@ -252,7 +243,8 @@ pub fn runs_guest() {
 pub fn wanted() -> bool {
     let state = state();
     let sharing = state.sharing.as_ref().filter(|_| !state.fresh);
-    sharing.is_some_and(|sharing| sharing.wanted() || !state.asked.is_empty())
+    sharing
+        .is_some_and(|sharing| sharing.wanted() || state.hold.is_asked() && sharing.slice_is_over())
 }
 
 /// Gives away what others have asked for. The guest stands at a place that can be found again.
@@ -263,11 +255,10 @@ pub fn serve() {
 /// The process is about to wait in the kernel and doesn't touch guest memory until [`unpark`].
 pub fn park() {
     let state = state();
-    if state.taking_part() {
-        state.remember();
-        if let Some(sharing) = &state.sharing {
-            sharing.park();
-        }
+    if state.taking_part()
+        && let Some(sharing) = &state.sharing
+    {
+        sharing.park();
     }
 }
 
@@ -287,9 +278,7 @@ pub fn unpark() {
         if !state.taking_part() && !sharing.is_parked() {
             return;
         }
-        sharing.unpark();
-        state.collect();
-        state.govern_wanted();
+        state.come_back(true);
     }
 }
 
@@ -353,16 +342,31 @@ fn kick(pid: i32, tid: i32) {
     hub::kick_other(pid, tid);
 }
 
+fn full() -> ! {
+    stop::warn("more memory is shared between processes than can be recorded (4 GiB)");
+    stop::exit(stop::STATUS)
+}
+
 fn late(pid: i32) {
     stop::warn(&format!(
         "waiting for process {pid}, which uses shared memory and doesn't give it up (stopped?)"
     ));
 }
 
-fn read_page(addr: u64) -> Option<Shadow> {
-    let mut page: Shadow = Box::new([0; PAGE as usize]);
+fn read_page(addr: u64) -> Option<Contents> {
+    let mut page: Contents = [0; _];
+    read_into(addr, &mut page).then_some(page)
+}
+
+/// Reads a page; false if it can't be read.
+fn read_into(addr: u64, page: &mut Contents) -> bool {
+    let to = page.as_mut_ptr().cast();
     // SAFETY: a guest page into a buffer of its size; a fault makes the copy fail.
-    unsafe { copy::copy(page.as_mut_ptr(), addr as *const u8, PAGE as usize) }.then_some(page)
+    unsafe { copy::copy(to, addr as *const u8, PAGE as usize) }
+}
+
+fn bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
 fn close_really(range: Range<u64>) {

@@ -1,18 +1,20 @@
 //! What the executor tells the recorder: one function for each kind of event.
 
 use clew_recording::channel;
-use clew_recording::event::{Call as Written, Cause, Effect, End, Event, Output, Place, View};
+use clew_recording::event::{
+    Call as Written, Cause, Effect, End, Event, Output, Place, Touch, View,
+};
 
 use super::view::{checksum, checksum_of};
 use super::{Arrival, Goes, Recorder};
-use crate::context::{Regs, Xsave};
+use crate::context::{Fault, Regs, Xsave};
 use crate::executor::Executor;
 use crate::guest::access;
 use crate::host::siginfo::Siginfo;
 use crate::host::switch;
 use crate::kernel::table::{self, Args};
 use crate::kernel::{self, Outcome, outputs, sent, stop};
-use crate::memory::{Memory, govern};
+use crate::memory::{Memory, PAGE, govern};
 use crate::{sys, syscall};
 
 impl Executor {
@@ -348,10 +350,19 @@ impl Executor {
     }
 
     /// The instruction that the current thread stands on has touched memory that was another process's.
-    pub(crate) fn record_touch(&mut self) {
+    pub(crate) fn record_touch(&mut self, fault: &Fault) {
         self.arrive();
-        let ticks = self.recorder().take_arrived();
-        debug_assert_eq!(ticks, 0, "told with what was acquired");
+        // One that the engine found where it executed the instruction itself has no place in translated code.
+        let touch = match fault.host_pc {
+            0 => Touch::Engine,
+            _ => Touch::Instruction {
+                pc: self.gs.regs.rip,
+                page: fault.addr & !(PAGE - 1),
+            },
+        };
+        let recorder = self.recorder();
+        let ticks = std::mem::take(&mut recorder.arrived);
+        recorder.shared(ticks, touch);
     }
 
     /// Gives away shared memory that other processes have asked for; the current thread stands at an event or at
@@ -384,7 +395,10 @@ impl Executor {
             let at = std::mem::take(&mut place);
             let registers = checksum_of(before.0, before.1, &self.memory, View::Whole);
             self.recorder().event(&match cause {
-                Cause::Fault => Event::Shared { ticks: at.ticks },
+                Cause::Fault => Event::Shared {
+                    ticks: at.ticks,
+                    touch: Touch::Engine,
+                },
                 Cause::Outside => Event::Check {
                     place: at,
                     registers,

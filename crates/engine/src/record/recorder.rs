@@ -3,7 +3,7 @@
 use clew_recording::channel::{Channel, Finished, OnFull, Producer, Status};
 use clew_recording::codec::Encoder;
 use clew_recording::event::{
-    Call, Effect, Event, LONGEST_PIECE, Origin, REGISTERS, Start, StreamId, ThreadId,
+    Call, Effect, Event, LONGEST_PIECE, Origin, REGISTERS, Start, StreamId, ThreadId, Touch,
 };
 use clew_recording::maps::Change;
 use clew_recording::sharing::Sharing;
@@ -161,9 +161,14 @@ impl Recorder {
         if !govern::pending() {
             return ticks;
         }
-        self.event(&Event::Shared { ticks });
-        self.shared_effects();
+        self.shared(ticks, Touch::Engine);
         0
+    }
+
+    /// Shared memory was acquired on the way to where the thread stands, by `touch`.
+    pub(super) fn shared(&mut self, ticks: u64, touch: Touch) {
+        self.event(&Event::Shared { ticks, touch });
+        self.shared_effects();
     }
 
     /// What became of shared memory, as effects of the last event.

@@ -3,7 +3,7 @@
 //! In: the next event, and how far to go. Out: the thread stands there, or where the event is due.
 //! [`Machine::event`] goes on from any such place.
 
-use clew_recording::event::{Cause, Event, Place};
+use clew_recording::event::{Cause, Event, Place, Touch};
 
 use super::machine::{Divergence, Machine, quiet_stop};
 use super::running::{PLENTY, is_inner};
@@ -46,7 +46,14 @@ pub fn place_of(event: &Event) -> Lies {
             ticks,
             kinds: &[Exit::Emulate],
         },
-        Event::Shared { ticks } => touch(ticks),
+        Event::Shared {
+            ticks,
+            touch: Touch::Instruction { .. },
+        } => Lies::Ahead {
+            ticks,
+            kinds: &[Exit::Fault],
+        },
+        Event::Shared { ticks, .. } => touch(ticks),
         Event::Signal { place, cause, .. } | Event::Killed { place, cause, .. } => match cause {
             Cause::Fault => touch(place.ticks),
             Cause::Outside => Lies::At(place),

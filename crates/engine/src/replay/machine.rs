@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use clew_recording::event::{
-    Call, Cause, End, Event, Instruction, Origin, Place, Start, ThreadId, View,
+    Call, Cause, End, Event, Instruction, Origin, Place, Start, ThreadId, Touch, View,
 };
 
 use crate::cache::CodeCache;
@@ -13,7 +13,7 @@ use crate::context::{Exit, GsBlock, R8, R9, R10, RAX, RDI, RDX, RSI, Regs, Xsave
 use crate::guest::access;
 use crate::host::{switch, time};
 use crate::kernel::table;
-use crate::memory::Memory;
+use crate::memory::{Memory, PAGE};
 use crate::record::events::show_pages;
 use crate::record::values;
 use crate::record::view::checksum;
@@ -235,11 +235,17 @@ impl Machine {
                 arrived?;
                 self.values_used_up()?;
             }
-            Event::Shared { ticks } => {
+            Event::Shared { ticks, touch } => {
                 let what = || "a touch of shared memory".into();
-                let kinds = [Exit::Fault, Exit::Emulate, Exit::Syscall];
-                let exit = self.arrive(*ticks, &kinds, &what)?;
+                let kinds: &[Exit] = match touch {
+                    Touch::Instruction { .. } => &[Exit::Fault],
+                    _ => &[Exit::Fault, Exit::Emulate, Exit::Syscall],
+                };
+                let exit = self.arrive(*ticks, kinds, &what)?;
                 self.values_used_up()?;
+                if let Touch::Instruction { pc, page } = *touch {
+                    self.compare_touch(pc, page)?;
+                }
                 if exit != Exit::Fault {
                     self.standing = Some(exit);
                 }
@@ -340,6 +346,25 @@ impl Machine {
             Event::Time(_) | Event::Note(_) => {}
         }
         Ok(())
+    }
+
+    /// The instruction that has just faulted must be the one at `pc`, and touch the page.
+    fn compare_touch(&mut self, pc: u64, page: u64) -> Checked {
+        let found = self.gs.fault.addr;
+        let same = self.gs.regs.rip == pc
+            && (found & !(PAGE - 1) == page
+                // Of several closed pages any may be the first, by the CPU.
+                || self.code.accesses(self.gs).iter().any(|access| {
+                    let end = access.addr.saturating_add(access.len);
+                    access.addr < page + PAGE && page < end
+                }));
+        if same {
+            return Ok(());
+        }
+        self.diverged(
+            format!("a touch of shared memory at {page:#x} by the instruction at {pc:#x}"),
+            format!("one at {found:#x}"),
+        )
     }
 
     /// Comes to a system call and stays there for the events that follow.

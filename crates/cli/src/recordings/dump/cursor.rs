@@ -193,7 +193,7 @@ fn detached(event: Event) -> (Event<'static>, Vec<u8>) {
         Event::Call(call) => (Event::Call(call), Vec::new()),
         Event::Resumed { result } => (Event::Resumed { result }, Vec::new()),
         Event::Instruction { ticks, what } => (Event::Instruction { ticks, what }, Vec::new()),
-        Event::Shared { ticks } => (Event::Shared { ticks }, Vec::new()),
+        Event::Shared { ticks, touch } => (Event::Shared { ticks, touch }, Vec::new()),
         Event::Switched { place, to } => (Event::Switched { place, to }, Vec::new()),
         Event::NewThread { thread, tid } => (Event::NewThread { thread, tid }, Vec::new()),
         Event::EndedThread { thread } => (Event::EndedThread { thread }, Vec::new()),

@@ -8,7 +8,7 @@ use super::cursor::{Entry, Piece};
 use super::names;
 use crate::text;
 use clew_engine::kernel::table::{self, Arg};
-use clew_recording::event::{Call, Cause, End, Event, Instruction, Origin, Place};
+use clew_recording::event::{Call, Cause, End, Event, Instruction, Origin, Place, Touch};
 use clew_recording::summary;
 
 /// As much of data is shown, and as many pieces of it beside a call.
@@ -71,7 +71,13 @@ pub fn text(entry: &Entry, full: bool) -> String {
                 .collect();
             format!("{name} -> {}", values.join(" "))
         }
-        Event::Shared { .. } => format!("shared memory from another process{}", bulk(entry)),
+        Event::Shared { touch, .. } => {
+            let at = match touch {
+                Touch::Instruction { page, .. } => format!(" at {page:#x}"),
+                Touch::Engine | Touch::Unknown => String::new(),
+            };
+            format!("shared memory{at} from another process{}", bulk(entry))
+        }
         Event::Signal {
             place,
             cause,
@@ -448,7 +454,11 @@ pub fn json(entry: &Entry, full: bool) -> String {
             }
         }
         Event::Instruction { what, .. } => put("name", instruction(*what).into()),
-        Event::Shared { .. } => {}
+        Event::Shared { touch, .. } => {
+            if let Touch::Instruction { page, .. } = *touch {
+                put("page", page.into());
+            }
+        }
         Event::Signal { cause, signo, .. } | Event::Killed { cause, signo, .. } => {
             put("signal", names::signal(*signo).into());
             put("signo", (*signo).into());

@@ -19,7 +19,7 @@ impl Executor {
         let fault = self.gs.fault;
         let page_fault = fault.signo == libc::SIGSEGV && fault.trapno == PAGE_FAULT;
         if page_fault && self.recording() && govern::touch_for(fault.addr, fault.err & WRITE != 0) {
-            return self.record_touch();
+            return self.record_touch(&fault);
         }
         if page_fault && fault.err & WRITE != 0 && self.code_write_fault(fault.addr) {
             return;

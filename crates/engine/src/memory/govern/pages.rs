@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// Words that are compared at once.
+const BLOCK: usize = 16;
+
 impl State {
     pub(super) fn taking_part(&self) -> bool {
         self.governs || !self.used.is_empty()
@@ -18,30 +21,46 @@ impl State {
         self.overlapping(&(addr..addr + 1)).next().copied()
     }
 
-    /// Where a page of an object is mapped here.
     pub(super) fn places(&self, name: u64, page: u64) -> Vec<View> {
-        let at = page * PAGE;
-        let has = |v: &&View| {
-            v.name == name && v.offset <= at && at < v.offset.saturating_add(v.end - v.start)
-        };
-        let one = |v: &View| {
-            let start = v.start + (at - v.offset);
-            v.slice(start, start + PAGE)
-        };
-        self.views.iter().filter(has).map(one).collect()
+        places(&self.views, name, page)
     }
 
     pub(super) fn join(&mut self, object: &Object) -> bool {
         let name = sharing::name(object);
-        let Some(sharing) = &self.sharing else {
-            return false;
-        };
-        if matches!(object, Object::Anon(_)) {
+        if self.sharing.is_none() || matches!(object, Object::Anon(_)) {
             return false;
         }
         self.used.insert(name);
-        let others = sharing.use_object(name, &kick);
-        self.collect();
+        self.join_named(name)
+    }
+
+    fn join_named(&mut self, name: u64) -> bool {
+        loop {
+            let Some(sharing) = &self.sharing else {
+                return false;
+            };
+            match sharing.use_object(name, &kick) {
+                Ok(others) => return others,
+                Err(NotYet::Wait(seen)) => {
+                    self.away(|sharing| sharing.wait(seen));
+                }
+                Err(NotYet::Full) => full(),
+            }
+        }
+    }
+
+    /// Waits in a way that is one for others too: `wait` returns when this process may go on.
+    pub(super) fn away<T>(&mut self, wait: impl FnOnce(&Sharing) -> T) -> Option<T> {
+        let result = self.sharing.as_ref().map(wait);
+        self.come_back(true);
+        result
+    }
+
+    /// Whether others have an object that is about to be mapped. The answer holds until [`Self::add`]: who asks writes
+    /// down its contents or leaves them to the first touches, and the others may leave meanwhile.
+    pub(super) fn ask(&mut self, object: &Object) -> bool {
+        let others = self.join(object);
+        self.promised = Some((sharing::name(object), others));
         others
     }
 
@@ -56,7 +75,8 @@ impl State {
             return false;
         }
         let name = sharing::name(&object);
-        let others = self.join(&object);
+        let promised = self.promised.take_if(|(promised, _)| *promised == name);
+        let others = self.join(&object) || promised.is_some_and(|(_, others)| others);
         // Anonymous memory is never mapped again, but what a process has of a governed object is governed.
         let governed = prot & libc::PROT_EXEC == 0
             && (others || self.views.iter().any(|v| v.name == name && v.governed));
@@ -102,18 +122,18 @@ impl State {
             .used
             .iter()
             .filter(|&&name| !self.views.iter().any(|v| v.name == name))
+            .filter(|&&name| self.promised.is_none_or(|(promised, _)| promised != name))
             .copied()
             .collect();
         for name in gone {
             self.used.remove(&name);
-            let entries: Vec<Entry> = self.held_of(name);
+            let entries = self.hold.of_object(name);
             if let Some(sharing) = &self.sharing {
                 sharing.leave_object(name);
                 sharing.release(&entries);
             }
             for entry in entries {
-                self.held.remove(&entry);
-                self.shadows.remove(&entry);
+                self.hold.lose(entry, None);
             }
             self.aliases.retain(|&(object, _), &mut at| {
                 if object == name {
@@ -123,11 +143,6 @@ impl State {
                 object != name
             });
         }
-    }
-
-    pub(super) fn held_of(&self, name: u64) -> Vec<Entry> {
-        let of = self.held.iter().filter(|(_, (object, _))| *object == name);
-        of.map(|(&entry, _)| entry).collect()
     }
 
     pub(super) fn protected(&mut self, range: &Range<u64>, prot: i32) {
@@ -180,57 +195,61 @@ impl State {
         let page = view.page_of(addr);
         let Some(sharing) = &self.sharing else { return };
         let Some(entry) = sharing.page(view.name, page) else {
-            stop::warn("more memory is shared between processes than can be recorded (4 GiB)");
-            stop::exit(stop::STATUS)
+            full()
         };
-        let before = self.shadows.remove(&entry);
-        let first = !self.held.contains_key(&entry) && self.take(entry, view.name, page);
         let places = self.places(view.name, page);
+        // Before it is this process's: whoever it is taken from gets a copy.
         for place in &places {
-            let range = place.start..place.end;
-            if host::mprotect(range.clone(), real_prot(place.prot)).is_err() {
+            if host::mprotect(place.start..place.end, real_prot(place.prot)).is_err() {
                 // The touch would fault again, as one of the guest's own making.
                 host::out_of_mappings("memory shared between processes can't be opened");
             }
-            self.closed.remove(range.clone());
-            self.records
-                .push(Record::Change(Change::Open(pages(&range))));
         }
-        let place = places.iter().find(|place| place.readable());
-        let Some((place, now)) = place.and_then(|p| Some((p, read_page(p.start)?))) else {
+        let (first, before) = if self.hold.has(entry) {
+            (false, None)
+        } else {
+            self.take(entry, (view.name, page))
+        };
+        for place in places {
+            let range = place.start..place.end;
+            self.closed.remove(range.clone());
+            let change = Change::Open(pages(&range));
+            self.records.push(Record::Change(change));
+        }
+        self.tell_contents(view, page, first, before);
+    }
+
+    /// Writes down what others have done to a page that is open now.
+    fn tell_contents(&mut self, view: &View, page: u64, first: bool, before: Option<Shadow>) {
+        let Some(place) = place(&self.views, (view.name, page)) else {
+            return;
+        };
+        let Some(now) = read_page(place) else {
             return;
         };
         self.grown(view.name, (page + 1) * PAGE);
         match before {
-            Some(before) => self.differences(place.start, &before, &now),
+            Some(before) => differences(&mut self.records, place, &before, &now),
             None if first && view.known => {}
-            None => self
-                .records
-                .push(Record::Contents(place.start, now.to_vec())),
+            None => self.records.push(Record::Contents(place, bytes(&now))),
         }
     }
 
-    /// Makes a page this process's; true if it was nobody's, ever.
-    pub(super) fn take(&mut self, entry: Entry, name: u64, page: u64) -> bool {
+    /// Makes a page this process's: was it nobody's, ever, and what was in it when this process had it last?
+    pub(super) fn take(&mut self, entry: Entry, page: PageOf) -> (bool, Option<Shadow>) {
         let Some(sharing) = &self.sharing else {
-            return false;
+            return (false, None);
         };
-        let first = match sharing.try_acquire(entry) {
-            Some(first) => first,
-            None => {
-                self.remember();
-                let sharing = self.sharing.as_ref();
-                sharing.is_some_and(|sharing| sharing.acquire(entry, &kick, &late))
-            }
-        };
-        self.held.insert(entry, (name, page));
-        self.recent.retain(|&other| other != entry);
-        if self.recent.len() == REMEMBERED {
-            self.recent.remove(0);
+        let views = &self.views;
+        let read = |page, to: &mut Contents| read_view(views, page, to);
+        if let Some(first) = sharing.try_acquire(entry, page, &read) {
+            return (first, self.hold.acquired(entry, page));
         }
-        self.recent.push(entry);
-        self.collect();
-        first
+        let first = sharing.acquire(entry, page, &read, &kick, &late);
+        let before = self.hold.acquired(entry, page);
+        // Waiting once more could lose it again.
+        self.come_back(false);
+        (first, before)
     }
 
     /// There is a page of the object up to `end`: another process may have made its file longer.
@@ -260,7 +279,7 @@ impl State {
                 let Some(entry) = sharing.page(name, page) else {
                     return;
                 };
-                if self.held.contains_key(&entry) {
+                if self.hold.has(entry) {
                     continue;
                 }
                 // One may be lost while another is waited for.
@@ -268,90 +287,60 @@ impl State {
                 match self.places(name, page).first().copied() {
                     Some(place) => self.acquire(&place, place.start),
                     None => {
-                        self.take(entry, name, page);
-                        self.shadows.remove(&entry);
+                        self.take(entry, (name, page));
                     }
                 }
             }
         }
     }
 
-    /// Writes down what differs.
-    pub(super) fn differences(&mut self, addr: u64, before: &Shadow, now: &Shadow) {
-        let mut at = 0;
-        let differs = |at: usize| before[at] != now[at];
-        while let Some(start) = (at..now.len()).find(|&n| differs(n)) {
-            let mut end = start + 1;
-            while let Some(next) = (end..now.len().min(end + GAP)).find(|&n| differs(n)) {
-                end = next + 1;
-            }
-            let contents = now[start..end].to_vec();
-            self.records
-                .push(Record::Contents(addr + start as u64, contents));
-            at = end;
-        }
-    }
-
-    /// Pages may be taken from here on: keeps what is in those used last.
-    pub(super) fn remember(&mut self) {
-        for n in 0..self.recent.len() {
-            let entry = self.recent[n];
-            if let Some(&(name, page)) = self.held.get(&entry) {
-                self.keep_shadow(entry, name, page);
-            }
-        }
-    }
-
-    pub(super) fn keep_shadow(&mut self, entry: Entry, name: u64, page: u64) {
-        let places = self.places(name, page);
-        let place = places.iter().find(|place| place.readable());
-        match place.and_then(|place| read_page(place.start)) {
-            Some(shadow) => self.shadows.insert(entry, shadow),
-            None => self.shadows.remove(&entry),
-        };
-    }
-
-    /// Reads what others have left: pages that were taken are closed.
-    pub(super) fn collect(&mut self) {
+    /// The process is no longer away: what it has lost is regained or closed, what it is asked to govern is governed.
+    pub(super) fn come_back(&mut self, may_wait: bool) {
         let Some(sharing) = &self.sharing else { return };
-        let mut letters = Vec::new();
-        if sharing.wanted() {
-            let (some, more) = sharing.letters();
-            letters = some;
-            if more {
-                letters = self.held.keys().copied().collect();
+        let views = &self.views;
+        let read = |page, to: &mut Contents| read_view(views, page, to);
+        let records = &mut self.records;
+        let mut compare = |page, before: &Contents, now: &Contents| {
+            if let Some(place) = place(views, page) {
+                differences(records, place, before, now);
+            }
+        };
+        let back = sharing.come_back(&mut self.hold, may_wait, &kick, &read, &mut compare);
+        let mut lost = back.lost;
+        for (entry, letter) in back.regained {
+            let place = self.hold.get(entry).and_then(|page| place(views, page));
+            let before = letter.and_then(|letter| sharing.copy(letter));
+            let told = match (place, before) {
+                (Some(place), Some(before)) => read_page(place)
+                    .map(|now| differences(&mut self.records, place, before, &now))
+                    .is_some(),
+                _ => false,
+            };
+            if !told {
+                // It can't be read at the moment, or there is nothing to compare with: when it is touched.
+                lost.push((entry, letter));
             }
         }
-        let mut lost = Vec::new();
-        for entry in letters {
-            if !self.held.contains_key(&entry) {
-                continue;
-            }
-            if !sharing.owns(entry) {
-                lost.push(entry);
-            } else if !self.asked.contains(&entry) {
-                self.asked.push(entry);
-            }
-        }
-        for entry in lost {
-            self.close(entry);
-        }
-        // What is still ours may change from here on.
-        for entry in &self.recent {
-            if self.held.contains_key(entry) {
-                self.shadows.remove(entry);
-            }
-        }
+        let copy = |letter| sharing.copy(letter).map(|copy| Box::new(*copy));
+        let lost = lost.into_iter();
+        let lost: Vec<_> = lost
+            .map(|(entry, letter)| (entry, letter.and_then(copy)))
+            .collect();
+        self.close(lost);
+        self.govern_wanted();
     }
 
-    /// A page that is no longer this process's.
-    pub(super) fn close(&mut self, entry: Entry) {
-        let Some((name, page)) = self.held.remove(&entry) else {
-            return;
-        };
-        self.recent.retain(|&other| other != entry);
-        for place in self.places(name, page) {
-            let range = place.start..place.end;
+    /// Pages that are no longer this process's, with what was in them.
+    pub(super) fn close(&mut self, lost: Vec<(Entry, Option<Shadow>)>) {
+        let mut ranges = Ranges::new();
+        for (entry, copy) in lost {
+            if let Some((name, page)) = self.hold.lose(entry, copy) {
+                for place in self.places(name, page) {
+                    ranges.insert(place.start..place.end);
+                }
+            }
+        }
+        for range in ranges.inside(&(0..u64::MAX)) {
             close_really(range.clone());
             self.closed.insert(range.clone());
             let change = Change::Close(pages(&range));
@@ -360,20 +349,23 @@ impl State {
     }
 
     pub(super) fn serve(&mut self) {
-        self.collect();
-        let asked = std::mem::take(&mut self.asked);
-        for &entry in &asked {
-            if let Some(&(name, page)) = self.held.get(&entry) {
-                self.keep_shadow(entry, name, page);
-                self.close(entry);
-            }
-        }
-        if let Some(sharing) = &self.sharing
-            && !asked.is_empty()
-        {
-            sharing.release(&asked);
+        // Nothing is lost while it runs.
+        if let Some(sharing) = self.sharing.as_ref().filter(|s| s.wanted()) {
+            sharing.read_letters(&mut self.hold);
         }
         self.govern_wanted();
+        let over = self.sharing.as_ref().is_some_and(Sharing::slice_is_over);
+        if !over || !self.hold.is_asked() {
+            return;
+        }
+        let asked = self.hold.take_asked();
+        let copy = |entry: Entry| {
+            let place = place(&self.views, self.hold.get(entry)?)?;
+            Some(Box::new(read_page(place)?))
+        };
+        let given: Vec<_> = asked.iter().map(|&entry| (entry, copy(entry))).collect();
+        self.close(given);
+        self.away(|sharing| sharing.step_aside(&asked));
     }
 
     pub(super) fn govern_wanted(&mut self) {
@@ -419,7 +411,7 @@ impl State {
 
     pub(super) fn become_child(&mut self, stream: u32) {
         self.records.clear();
-        self.asked.clear();
+        self.hold.take_asked();
         let Some(sharing) = &mut self.sharing else {
             return;
         };
@@ -428,18 +420,14 @@ impl State {
             return;
         }
         // The parent's pages stay the parent's, and go on changing.
-        let held: Vec<Entry> = self.held.keys().copied().collect();
-        for entry in held {
-            self.close(entry);
-            self.shadows.remove(&entry);
-        }
+        let held = self.hold.all().into_iter();
+        self.close(held.map(|entry| (entry, None)).collect());
         for name in self.used.clone() {
+            self.join_named(name);
             if let Some(sharing) = &self.sharing {
-                sharing.use_object(name, &kick);
                 sharing.governed(name);
             }
         }
-        self.collect();
     }
 
     pub(super) fn alias(&mut self, addr: u64) -> Option<u64> {
@@ -468,4 +456,51 @@ impl State {
         };
         Some(at + addr % PAGE)
     }
+}
+
+/// Writes down what differs from what was in the page at `place`.
+fn differences(records: &mut Vec<Record>, place: u64, before: &Contents, now: &Contents) {
+    let unequal = |n: &usize| before[*n] != now[*n];
+    let block = |n: usize| (0..BLOCK).fold(0, |sum, m| sum | (before[n + m] ^ now[n + m])) != 0;
+    let blocks = (0..now.len()).step_by(BLOCK).filter(|&n| block(n));
+    let differing = blocks.flat_map(|n| n..n + BLOCK).filter(unequal);
+    let mut differing = differing.peekable();
+    while let Some(start) = differing.next() {
+        let mut end = start + 1;
+        while let Some(n) = differing.next_if(|&n| n <= end + GAP) {
+            end = n + 1;
+        }
+        let contents = bytes(&now[start..end]);
+        records.push(Record::Contents(place + 8 * start as u64, contents));
+    }
+}
+
+/// Where a page can be read, if anywhere.
+fn place(views: &[View], (name, page): PageOf) -> Option<u64> {
+    let at = page * PAGE;
+    let has = |v: &&View| {
+        v.name == name
+            && v.offset <= at
+            && at < v.offset.saturating_add(v.end - v.start)
+            && v.readable()
+    };
+    let view = views.iter().find(has)?;
+    Some(view.start + (at - view.offset))
+}
+
+fn read_view(views: &[View], page: PageOf, to: &mut Contents) -> bool {
+    place(views, page).is_some_and(|place| read_into(place, to))
+}
+
+/// Where a page of an object is mapped.
+fn places(views: &[View], name: u64, page: u64) -> Vec<View> {
+    let at = page * PAGE;
+    let has = |v: &&View| {
+        v.name == name && v.offset <= at && at < v.offset.saturating_add(v.end - v.start)
+    };
+    let one = |v: &View| {
+        let start = v.start + (at - v.offset);
+        v.slice(start, start + PAGE)
+    };
+    views.iter().filter(has).map(one).collect()
 }
