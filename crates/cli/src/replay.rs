@@ -132,11 +132,11 @@ pub fn replay(line: &Replay, envp: &[&CStr]) -> i32 {
     let options = request.options.clone();
     let replayed = engine(&recording, &request);
     if let (Ok(replayed), true, false) = (&replayed, line.verify, line.quiet) {
-        let missing = match process.is_none() && line.to.is_none() {
-            true => missing(&recording),
-            false => Vec::new(),
+        let others = match process.is_none() && line.to.is_none() {
+            true => Others::of(&recording),
+            false => Others::default(),
         };
-        eprintln!("clew: {}", verdict(replayed, &missing));
+        eprintln!("clew: {}", verdict(replayed, &others));
     }
     if let Err(Failure::Diverged(found)) = &replayed {
         let mut settings = Settings::new(options);
@@ -161,29 +161,42 @@ fn tell(recording: &Recording, name: &str, found: &[Diverged], settings: &Settin
     }
 }
 
-/// Processes that ran and aren't in the recording, each with the reason.
-fn missing(recording: &Recording) -> Vec<String> {
-    let unrecorded = recording.unrecorded().iter();
-    let mut missing: Vec<String> = unrecorded.map(|one| text::plain(&one.text)).collect();
-    if let Ok(summary) = summary::of(recording.folder()) {
-        let unborn = (0..summary.unborn).map(|_| "one was killed before its first event".into());
-        missing.extend(unborn);
+/// Processes that were there while recording and can't be replayed.
+#[derive(Default)]
+struct Others {
+    /// They ran unrecorded: who, and why.
+    missing: Vec<String>,
+    /// They were killed before they did anything.
+    unborn: u64,
+}
+
+impl Others {
+    fn of(recording: &Recording) -> Others {
+        let missing = recording.unrecorded().iter();
+        Others {
+            missing: missing.map(|one| text::plain(&one.text)).collect(),
+            unborn: summary::of(recording.folder()).map_or(0, |summary| summary.unborn),
+        }
     }
-    missing
 }
 
 /// What `--verify` says in the end.
-fn verdict(replayed: &Replayed, missing: &[String]) -> String {
+fn verdict(replayed: &Replayed, others: &Others) -> String {
     let checks = text::counted(replayed.checks, "check");
     let processes = text::counted(replayed.processes, "process");
-    if missing.is_empty() {
-        return format!("verified: {checks}, {processes}");
+    let mut words = match others.missing.len() as u64 {
+        0 => format!("verified: {checks}, {processes}"),
+        missing => format!(
+            "{processes} of {} verified: {checks}; {}",
+            text::count(replayed.processes + missing),
+            others.missing.join("; ")
+        ),
+    };
+    if others.unborn > 0 {
+        let more = text::count(others.unborn);
+        words.push_str(&format!("; {more} more killed before the first event"));
     }
-    format!(
-        "{processes} of {} verified: {checks}; {}",
-        text::count(replayed.processes + missing.len() as u64),
-        missing.join("; ")
-    )
+    words
 }
 
 /// Says what there is to say; the exit status, or no return for a death.
@@ -220,9 +233,17 @@ mod tests {
             checks: 2,
             processes: 1,
         };
-        assert_eq!(verdict(&replayed, &[]), "verified: 2 checks, 1 process");
+        let said = |missing: &[&str], unborn| {
+            let missing = missing.iter().map(|text| text.to_string()).collect();
+            verdict(&replayed, &Others { missing, unborn })
+        };
+        assert_eq!(said(&[], 0), "verified: 2 checks, 1 process");
         assert_eq!(
-            verdict(&replayed, &["process 9 isn't recorded: no memory".into()]),
+            said(&[], 1),
+            "verified: 2 checks, 1 process; 1 more killed before the first event"
+        );
+        assert_eq!(
+            said(&["process 9 isn't recorded: no memory"], 0),
             "1 process of 2 verified: 2 checks; process 9 isn't recorded: no memory"
         );
     }
