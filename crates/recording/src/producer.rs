@@ -111,6 +111,16 @@ impl Producer {
         debug_assert!(moved.is_ok());
     }
 
+    /// The process forks now, so many ticks after its last event, and its next record will be the event for it. If
+    /// it is killed before that, the writer adds the event: the child's stream can't be replayed without.
+    pub fn forks(&self, child: StreamId, ticks: u64) {
+        if let Some((_, slot)) = self.channel.find(child) {
+            slot.fork_ticks.store(ticks, SeqCst);
+            slot.fork_head.store(self.head, SeqCst);
+            slot.parent.store(self.stream, SeqCst);
+        }
+    }
+
     /// The stream is over. The writer frees the slot when it has everything.
     pub fn finish(&mut self, how: Finished) {
         if self.slot.state.load(SeqCst) != state::LIVE || self.owner() != futex::tid() {

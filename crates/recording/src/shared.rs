@@ -101,6 +101,11 @@ pub struct Slot {
     pub leaves: AtomicU32,
     /// The child that has borrowed the process's memory (vfork) and writes its stream meanwhile, or 0.
     pub lent: AtomicI32,
+    /// For a process that is being forked: its parent's stream, or 0; how many ticks after its last event the
+    /// parent forks; and how much it had committed by then.
+    pub parent: AtomicU32,
+    pub fork_ticks: AtomicU64,
+    pub fork_head: AtomicU64,
     /// The errno that an unrecorded process met.
     pub why: AtomicI32,
     /// The robust futex of the thread that writes.
@@ -264,6 +269,8 @@ impl Slot {
             &self.reader.tail,
             &self.reader.written,
             &self.namespace,
+            &self.fork_ticks,
+            &self.fork_head,
         ] {
             word.store(0, SeqCst);
         }
@@ -272,6 +279,7 @@ impl Slot {
             &self.stream,
             &self.owner,
             &self.leaves,
+            &self.parent,
         ] {
             word.store(0, SeqCst);
         }

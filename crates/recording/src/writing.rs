@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::bytes::Reader;
 use crate::channel::{Channel, RING};
 use crate::codec::Encoder;
-use crate::event::{Cause, Event, LONGEST_RECORD, Place};
+use crate::event::{Cause, Event, LONGEST_RECORD, Place, StreamId};
 use crate::futex;
 use crate::log::{self, FILE_HEADER, Kind, Packer, StreamEnd};
 use crate::shared::{self, PAGE, Slot, attention, state};
@@ -52,9 +52,21 @@ pub struct Writing {
     unsure: HashMap<usize, Instant>,
     /// Until then somebody may come who can't be watched.
     linger: Option<Instant>,
+    /// By parent's stream: the last fork whose child's slot is free already.
+    forks: HashMap<StreamId, Fork>,
     /// Slots that aren't in use but have memory.
     dirty: HashSet<usize>,
     buffer: Vec<u8>,
+}
+
+/// Where a process was forked.
+struct Fork {
+    child: StreamId,
+    pid: i32,
+    /// After the parent's last event.
+    ticks: u64,
+    /// Bytes that the parent had committed.
+    head: u64,
 }
 
 /// What came of a look at a slot.
@@ -83,6 +95,7 @@ impl Writing {
             histories: HashMap::new(),
             unsure: HashMap::new(),
             linger: None,
+            forks: HashMap::new(),
             dirty: HashSet::new(),
             buffer: vec![0; RING],
         })
@@ -277,7 +290,7 @@ impl Writing {
         }
         if let Some(end) = end {
             if head != 0 && end == StreamEnd::Gone && slot.leaves.load(SeqCst) == 0 {
-                self.append_death(index, stream)?;
+                self.append_death(index, stream, head)?;
             }
             if head != 0 {
                 self.append(Kind::StreamEnd(end), stream, &[], None)?;
@@ -324,17 +337,47 @@ impl Writing {
     }
 
     /// The last event of a process that went without a word: nothing else than SIGKILL ends one so. Where it
-    /// was by then nobody knows; it is told as if it had come no further than its last event.
-    fn append_death(&mut self, index: usize, stream: u32) -> Result<(), Full> {
+    /// was by then nobody knows; it is told as if it had come no further than its last event, or than a fork that
+    /// it couldn't tell any more.
+    fn append_death(&mut self, index: usize, stream: u32, head: u64) -> Result<(), Full> {
         let death = Event::Killed {
             place: Place::default(),
             cause: Cause::Outside,
             signo: libc::SIGKILL,
         };
+        for taken in self.channel.taken().collect::<Vec<_>>() {
+            self.note_fork(self.channel.slot(taken));
+        }
+        let fork = self.forks.remove(&stream).filter(|fork| fork.head == head);
+        let fork = fork.map(|fork| Event::Forked {
+            ticks: fork.ticks,
+            stream: fork.child,
+            pid: fork.pid,
+        });
         let mut room = vec![0; LONGEST_RECORD];
-        // Such an event is in no way a difference to those before it.
-        let len = Encoder::default().event(&death, &mut room);
-        self.append(Kind::Records, stream, &room[..len], Some(index))
+        for event in fork.into_iter().chain([death]) {
+            // Such events are in no way differences to those before them.
+            let len = Encoder::default().event(&event, &mut room);
+            self.append(Kind::Records, stream, &room[..len], Some(index))?;
+        }
+        Ok(())
+    }
+
+    /// Keeps in mind where the process of a slot was forked: its parent's last fork.
+    fn note_fork(&mut self, slot: &Slot) {
+        let parent = slot.parent.load(SeqCst);
+        let child = slot.stream.load(SeqCst);
+        let later = self.forks.get(&parent).is_some_and(|f| f.child > child);
+        if parent == 0 || later || self.channel.find(parent).is_none() {
+            return;
+        }
+        let fork = Fork {
+            child,
+            pid: slot.pid.load(SeqCst),
+            ticks: slot.fork_ticks.load(SeqCst),
+            head: slot.fork_head.load(SeqCst),
+        };
+        self.forks.insert(parent, fork);
     }
 
     /// Appends a chunk, or leaves the log as it was.
@@ -370,6 +413,8 @@ impl Writing {
         } else if self.unsure.contains_key(&index) {
             self.linger = Some(Instant::now() + GRACE);
         }
+        self.note_fork(slot);
+        self.forks.remove(&slot.stream.load(SeqCst));
         self.unsure.remove(&index);
         self.histories.remove(&index);
         let offset = self.channel.ring_offset(index) + KEPT;

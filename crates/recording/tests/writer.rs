@@ -128,6 +128,47 @@ fn who_leaves_by_itself_is_not_called_killed() {
 }
 
 #[test]
+fn a_fork_that_its_parent_could_not_tell_is_told() {
+    for told in [false, true] {
+        let session = Session::new();
+        let (hear, tell) = pipe();
+        let parent = fork(|| {
+            let mut producer = session.channel.new_stream().unwrap();
+            Source::new(1).put(&mut producer, 300);
+            let child = session.channel.reserve_stream().unwrap();
+            producer.forks(child, 77);
+            let pid = fork(|| {
+                let mut producer = session.channel.producer_of(child).unwrap();
+                Source::new(2).put(&mut producer, 100);
+                producer.finish(Finished::Ended);
+            });
+            wait(pid);
+            if told {
+                Source::new(1).put(&mut producer, 1);
+            }
+            tell.tell();
+            stand_still();
+        });
+        hear.hear();
+        kill(parent);
+        wait(parent);
+        assert_eq!(session.channel.wait_for_end(), Status::Recording);
+        let recording = session.open();
+        let mut reader = recording.stream(1).unwrap();
+        let mut forks = Vec::new();
+        while let Some(record) = reader.next().unwrap() {
+            if let Record::Event(Event::Forked {
+                ticks: 77, stream, ..
+            }) = record
+            {
+                forks.push(stream);
+            }
+        }
+        assert_eq!(forks, if told { vec![] } else { vec![2] });
+    }
+}
+
+#[test]
 fn a_process_that_cannot_record_is_told() {
     let session = Session::new();
     let mut mine = session.channel.new_stream().unwrap();

@@ -150,6 +150,7 @@ fn make_copy(ex: &mut Executor, request: Request) -> Outcome {
     if flags & FILES != 0 {
         ex.kernel.own.hidden.fixed = true;
     }
+    let ticks = ex.record_forks(stream);
     // SAFETY: without CLONE_VM and without a stack this is a fork; both sides return from it.
     let pid = unsafe { syscall!(libc::SYS_clone, flags, 0, request.parent_tid) };
     if pid == 0 {
@@ -165,7 +166,7 @@ fn make_copy(ex: &mut Executor, request: Request) -> Outcome {
         return Outcome::Return(0);
     }
     ex.after_fork_parent();
-    ex.record_forked(stream, pid);
+    ex.record_forked(stream, ticks, pid);
     tell_parent(ex, &request, pid);
     Outcome::Return(pid)
 }

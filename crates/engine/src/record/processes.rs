@@ -89,12 +89,19 @@ impl Executor {
         recorder.reserve().ok()
     }
 
-    /// In the parent, after the fork.
-    pub(crate) fn record_forked(&mut self, stream: Option<StreamId>, pid: i64) {
+    /// Right before the fork: its place.
+    pub(crate) fn record_forks(&mut self, stream: Option<StreamId>) -> u64 {
+        match stream {
+            Some(stream) => self.recorder().forks(stream),
+            None => 0,
+        }
+    }
+
+    /// In the parent, after the fork, `ticks` being its place.
+    pub(crate) fn record_forked(&mut self, stream: Option<StreamId>, ticks: u64, pid: i64) {
         let Some(stream) = stream else {
             return;
         };
-        let ticks = self.recorder().take_arrived();
         let channel = *self.recorder().channel();
         if sys::is_err(pid) {
             channel.give_back(stream);
@@ -102,7 +109,7 @@ impl Executor {
             return;
         }
         channel.expect(stream, pid as i32);
-        self.recorder().event(&Event::Forked {
+        self.recorder().forked(&Event::Forked {
             ticks,
             stream,
             pid: pid as i32,

@@ -189,6 +189,20 @@ impl Recorder {
         self.channel.reserve_stream()
     }
 
+    /// This process forks now; `child` is the stream for the child. Returns the place, in ticks.
+    pub(super) fn forks(&mut self, child: StreamId) -> u64 {
+        // Whatever comes first must be written first.
+        self.flush_values();
+        let ticks = self.take_arrived();
+        self.producer.forks(child, ticks);
+        ticks
+    }
+
+    /// The next event after [`Self::forks`]: nothing comes between.
+    pub(super) fn forked(&mut self, event: &Event) {
+        self.put(event);
+    }
+
     /// Has the executor moved to another kernel thread? The kernel tells the writer of its death.
     pub fn on_this_thread(&mut self) {
         self.producer.move_to_this_thread();
