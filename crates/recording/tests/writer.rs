@@ -5,6 +5,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use clew_recording::channel::{self, Channel, Finished, OnFull, Producer, Status};
+use clew_recording::event::{Event, Record};
 use clew_recording::log::StreamEnd;
 use clew_recording::reader::{OpenError, Recording};
 use common::*;
