@@ -351,7 +351,7 @@ impl World {
         after
     }
 
-    /// What `serve` does in the engine, where the slice is over and where it isn't.
+    /// What `serve` does in the engine, where the stint is over and where it isn't.
     fn served(&self, n: usize) -> [World; 2] {
         let mut early = self.clone();
         early.to_regain(n);
@@ -512,7 +512,7 @@ fn who_waits_for_a_page_is_asked_to_govern() {
         [
             &[Map(2), Add(&[2]), Add(&[0])],
             &[Add(&[0]), Map(2), Add(&[2])],
-            &[Add(&[0])],
+            &[Wait],
         ],
     );
     assert!(states > 1000);
