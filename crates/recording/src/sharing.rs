@@ -6,9 +6,9 @@
 //! The table lies behind the rings of the [`Channel`], so every recorded process has it. Pages are known by
 //! what they are a page of, not by address. Who gets what, and when, is in [`rules`]; here is the lock, and waiting.
 //!
-//! An owner keeps its pages until somebody asks, and for a *slice* of time even then: processes that use the same pages
-//! run one after the other, each long enough that most of its time goes into its work. One whose slice is over gives
-//! up what it is asked for and steps aside, for a slice: as it is away meanwhile, all its pages can be
+//! An owner keeps its pages until somebody asks, and for a *stint* even then: processes that use the same pages
+//! run one after the other, each long enough that most of its time goes into its work. One whose stint is over gives
+//! up what it is asked for and steps aside, for a stint: as it is away meanwhile, all its pages can be
 //! taken without asking for each.
 
 mod hold;
@@ -33,9 +33,9 @@ use rules::{LETTERS, Member, Page, Rules, Taken, Use, Waits, Who};
 const PAGES: usize = 1 << 20;
 const USES: usize = 8192;
 /// A process that has come back isn't disturbed for so long, in units of 1024 cycles: about 400 µs.
-const SLICE: u32 = 1000;
+const STINT: u32 = 1000;
 /// So long one waits for all that it wants to regain: about 20 ms.
-const PATIENCE: u32 = 50 * SLICE;
+const PATIENCE: u32 = 50 * STINT;
 const LONG_WAIT: Duration = Duration::from_millis(1);
 /// Set in the lock's word while somebody waits for it.
 const CONTENDED: u32 = 1 << 31;
@@ -414,7 +414,7 @@ impl Sharing {
         self.tell();
     }
 
-    /// Gives pages up and is away while those who have asked for them run, for a slice or two; it stays away.
+    /// Gives pages up and is away while those who have asked for them run, for a stint or two; it stays away.
     pub fn step_aside(&self, entries: &[Entry]) {
         let mut locked = self.lock();
         let takers: Vec<(usize, Entry)> = self.step_locked(|rules, me| {
@@ -433,10 +433,10 @@ impl Sharing {
                     || taker.doing.load(Relaxed) == rules::doing::RUNS && left_of(taker).is_some()
             });
             let used = cycles().wrapping_sub(begin);
-            if !busy || used >= 2 * SLICE {
+            if !busy || used >= 2 * STINT {
                 break;
             }
-            self.wait_locked(locked, time_of(SLICE));
+            self.wait_locked(locked, time_of(STINT));
             locked = self.lock();
         }
     }
@@ -456,7 +456,7 @@ impl Sharing {
 
     /// Has this process run so long that others may have its pages?
     #[inline]
-    pub fn slice_is_over(&self) -> bool {
+    pub fn stint_is_over(&self) -> bool {
         left_of(self.me()).is_none()
     }
 
@@ -556,10 +556,10 @@ pub enum NotYet {
     Full,
 }
 
-/// How much of its slice a process that runs has left.
+/// How much of its stint a process that runs has left.
 fn left_of(member: &Member) -> Option<Duration> {
     let used = cycles().wrapping_sub(member.since.load(Relaxed));
-    (used < SLICE).then(|| time_of(SLICE - used))
+    (used < STINT).then(|| time_of(STINT - used))
 }
 
 /// About as much time, on a CPU of 2 GHz.

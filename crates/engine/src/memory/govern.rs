@@ -11,7 +11,7 @@
 //! written down. A replay has the same pages closed at the same times, so the same instruction stops there.
 //!
 //! A page is given away at places that can be found again: at the end of a budget, and after an event. One who
-//! waits in the kernel has *parked*: its pages may be taken meanwhile.
+//! waits, in the kernel or for others, is *away*: its pages may be taken meanwhile ([`sharing`]).
 //!
 //! The state is the process's, not [`super::Memory`]'s, since every access to guest memory can come to a closed page.
 
@@ -244,7 +244,7 @@ pub fn wanted() -> bool {
     let state = state();
     let sharing = state.sharing.as_ref().filter(|_| !state.fresh);
     sharing
-        .is_some_and(|sharing| sharing.wanted() || state.hold.is_asked() && sharing.slice_is_over())
+        .is_some_and(|sharing| sharing.wanted() || state.hold.is_asked() && sharing.stint_is_over())
 }
 
 /// Gives away what others have asked for. The guest stands at a place that can be found again.

@@ -210,7 +210,7 @@ impl World {
     }
 
     /// Letters are read; which pages were taken, and are wanted again?
-    fn to_regain(&mut self, n: usize) -> (Vec<Lost>, Vec<Lost>) {
+    fn read_letters(&mut self, n: usize) -> (Vec<Lost>, Vec<Lost>) {
         let (letters, _) = self.step(n, |rules, me| rules.letters(me));
         let hold = &mut self.processes[n].hold;
         let lost = hold.read(letters);
@@ -220,7 +220,7 @@ impl World {
 
     /// What `come_back` does in the engine when the process goes on.
     fn is_back(&mut self, n: usize) {
-        let (lost, wanted) = self.to_regain(n);
+        let (lost, wanted) = self.read_letters(n);
         for (taken, _) in self.step(n, |rules, me| rules.regain(me, &wanted)) {
             self.copy_for(n, &taken);
         }
@@ -244,7 +244,7 @@ impl World {
     /// The process comes back if it can, or goes on waiting, or has waited long enough.
     fn come_back(&self, n: usize, then: impl Fn(&mut World)) -> Vec<World> {
         let mut back = self.clone();
-        let (_, wanted) = back.to_regain(n);
+        let (_, wanted) = back.read_letters(n);
         back.step(n, |rules, me| rules.busy(me, &wanted));
         let mut after = Vec::new();
         if !wanted.is_empty() && back.table.members[n].0 == doing::AWAY {
@@ -351,10 +351,10 @@ impl World {
         after
     }
 
-    /// What `serve` does in the engine, where the slice is over and where it isn't.
+    /// What `serve` does in the engine, where the stint is over and where it isn't.
     fn served(&self, n: usize) -> [World; 2] {
         let mut early = self.clone();
-        early.to_regain(n);
+        early.read_letters(n);
         early.step(n, |rules, me| rules.regain(me, &[]));
         early.govern(n);
         let mut late = early.clone();
@@ -512,7 +512,7 @@ fn who_waits_for_a_page_is_asked_to_govern() {
         [
             &[Map(2), Add(&[2]), Add(&[0])],
             &[Add(&[0]), Map(2), Add(&[2])],
-            &[Add(&[0])],
+            &[Wait],
         ],
     );
     assert!(states > 1000);

@@ -354,7 +354,7 @@ impl State {
             sharing.read_letters(&mut self.hold);
         }
         self.govern_wanted();
-        let over = self.sharing.as_ref().is_some_and(Sharing::slice_is_over);
+        let over = self.sharing.as_ref().is_some_and(Sharing::stint_is_over);
         if !over || !self.hold.is_asked() {
             return;
         }
