@@ -52,6 +52,5 @@ main() ->
 zero(N) -> N - N.
 X
 erl -noshell -eval 'halt().'
-echo "halt $?"
-erlc work.erl && erl -noshell -s work main
-echo "status $?"
+erlc work.erl
+erl -noshell -s work main || echo "status $?"

@@ -44,6 +44,9 @@ impl Executor {
             if govern::pending() {
                 self.record_loose_effects();
             }
+            if let Some(at) = govern::code::used() {
+                self.memory.warn_of_code(at);
+            }
             govern::runs_guest();
             let mut exit = self.enter();
             self.gs.hub.left_guest();

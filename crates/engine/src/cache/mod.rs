@@ -23,7 +23,7 @@ use std::ops::Range;
 
 use crate::context::GsBlock;
 use crate::layout;
-use crate::memory::{Code, Fetch as Fetched, Memory};
+use crate::memory::{Code, Fetch as Fetched, Memory, govern};
 use crate::program::Options;
 use crate::stats::Stats;
 use crate::translate::checks::Checks;
@@ -209,6 +209,9 @@ impl CodeCache {
             return Ok((block.entry, true));
         }
         let shared = code.shared;
+        if shared {
+            govern::code::runs(pc);
+        }
         if self.mutable.region.is_full() {
             self.mutable.clear();
             self.dispatch_dirty = true;

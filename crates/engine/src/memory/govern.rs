@@ -15,6 +15,7 @@
 //!
 //! The state is the process's, not [`super::Memory`]'s, since every access to guest memory can come to a closed page.
 
+pub mod code;
 mod pages;
 
 use std::ops::Range;

@@ -351,15 +351,21 @@ impl Memory {
             return;
         }
         for range in govern::before_fork() {
-            self.log_note(
-                format!(
-                    "executable memory at {:#x} is shared with a forked process: what one writes there \
-                     isn't recorded for the other",
-                    range.start
-                ),
-                true,
-            );
+            // Whether a forked process writes there isn't seen.
+            let writable = |m: &Mapping| m.can(libc::PROT_WRITE);
+            if self.map.get(range.start).is_some_and(writable) {
+                self.warn_of_code(range.start);
+            }
         }
+    }
+
+    /// A process writes or runs code that another has, too.
+    pub fn warn_of_code(&mut self, at: u64) {
+        let text = format!(
+            "executable memory at {at:#x} is shared with a forked process: what one writes there isn't recorded \
+             for the other"
+        );
+        self.log_note(text, true);
     }
 }
 

@@ -192,6 +192,7 @@ impl State {
     }
 
     pub(super) fn acquire(&mut self, view: &View, addr: u64) {
+        code::takes(view.name);
         let page = view.page_of(addr);
         let Some(sharing) = &self.sharing else { return };
         let Some(entry) = sharing.page(view.name, page) else {
@@ -410,6 +411,8 @@ impl State {
     }
 
     pub(super) fn become_child(&mut self, stream: u32) {
+        let executable = self.views.iter().filter(|v| !v.governed);
+        code::inherit(executable.map(|v| (v.name, v.start..v.end)).collect());
         self.records.clear();
         self.hold.take_asked();
         let Some(sharing) = &mut self.sharing else {
