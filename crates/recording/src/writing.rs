@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::FromRawFd;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{Ordering::*, fence};
+use std::sync::atomic::{AtomicI32, Ordering::*, fence};
 use std::time::{Duration, Instant};
 
 use crate::bytes::Reader;
@@ -303,17 +303,26 @@ impl Writing {
         })
     }
 
-    /// Whether the process of a slot lives, and watches it.
+    /// Whether the process of a slot lives, or the one that it is lent to; and watches it.
     fn lives(&mut self, index: usize, slot: &Slot) -> bool {
         let owner = slot.owner.load(SeqCst);
-        let gone = owner & futex::OWNER == 0 || owner & futex::OWNER_DIED != 0;
-        if gone {
-            // Somebody else may still be writing there.
-            let lent = slot.lent.load(SeqCst);
-            return lent != 0 && self.is_near(slot) && self.watch.add(lent) == Life::Watched;
+        let owned = owner & futex::OWNER != 0 && owner & futex::OWNER_DIED == 0;
+        if owned && self.life(index, slot, &slot.pid) != Life::Dead {
+            return true;
         }
+        if slot.lent.load(SeqCst) == 0 {
+            return false;
+        }
+        match self.life(index, slot, &slot.lent) {
+            Life::Watched => true,
+            Life::Dead => false,
+            Life::Unknown => self.unsure[&index].elapsed() < GRACE,
+        }
+    }
+
+    fn life(&mut self, index: usize, slot: &Slot, pid: &AtomicI32) -> Life {
         let life = match self.is_near(slot) {
-            true => self.watch.add(slot.pid.load(SeqCst)),
+            true => self.watch.add(pid.load(SeqCst)),
             false => Life::Unknown,
         };
         match life {
@@ -325,7 +334,7 @@ impl Writing {
             }
             Life::Dead => {}
         }
-        life != Life::Dead
+        life
     }
 
     fn copy(&self, index: usize, tail: u64, to: &mut [u8]) -> io::Result<()> {

@@ -22,6 +22,7 @@ pub fn trials() -> Vec<Trial> {
         trials.push(Trial::test(format!("sigkill/{what}"), move || killed(what)));
     }
     trials.push(Trial::test("sigkill/outsider", killed_by_outsider));
+    trials.push(Trial::test("sigkill/vfork_parent", vfork_parent));
     trials.push(Trial::test("namespaces/same_pid", same_pid));
     trials.push(Trial::test("descriptors/hit", descriptors));
     trials
@@ -96,6 +97,18 @@ fn ends_killed(place: &Place) -> Result<(), Failed> {
     require(signal == Some(9), || {
         format!("replay: {}: {}", replay.ending(), replay.printed())
     })
+}
+
+/// The child of a vfork outlives its parent, whose stream it writes: nothing of what it does is lost.
+fn vfork_parent() -> Result<(), Failed> {
+    let place = Place::new("vfork_parent");
+    let recorded = place.record("r", &[program(), "vfork_orphan"])?;
+    super::kills::over(&place.folder("r"))?;
+    let replay = place.clew(&["replay", "--verify", "r"]);
+    require(
+        code(&replay) == Some(0) && replay.stdout == recorded.stdout,
+        || format!("replay: {}: {}", replay.ending(), replay.printed()),
+    )
 }
 
 /// The recorded program is the first of a pid namespace, and so is its child: the pid is the same, the statuses

@@ -241,6 +241,31 @@ static void killed_by_child(void) {
     for (;;) pause();
 }
 
+// A process is killed while the child of its vfork runs; that one goes on, and so do others.
+static void vfork_orphan(void) {
+    int done[2], status;
+    char byte;
+    if (pipe(done)) _exit(9);
+    if (!fork()) {
+        pid_t parent = getpid();
+        if (!vfork()) {
+            kill(parent, SIGKILL);
+            while (getppid() == parent) sched_yield();
+            for (int n = 0; n < 100; n++) say(n);
+            execl("/bin/sh", "sh", "-c", "echo over", NULL);
+        }
+        _exit(1);
+    }
+    close(done[1]);
+    if (wait(&status) < 0 || WTERMSIG(status) != SIGKILL) _exit(8);
+    for (int n = 0; n < 5; n++)
+        if (!fork()) _exit(0);
+    // The pipe ends with the orphan's program.
+    if (read(done[0], &byte, 1) != 0) _exit(7);
+    while (wait(NULL) > 0) {
+    }
+}
+
 // A child with the same pid as its parent, if that is the first of a namespace; with another status.
 static int namespace(void) {
     int status;
@@ -282,6 +307,7 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "kills_itself")) kill(getpid(), SIGKILL);
     if (!strcmp(what, "killed_by_group")) kill(0, SIGKILL);
     if (!strcmp(what, "killed_by_child")) killed_by_child();
+    if (!strcmp(what, "vfork_orphan")) vfork_orphan();
     if (!strcmp(what, "namespace")) return namespace();
     if (!strcmp(what, "descriptors")) descriptors();
     if (!strcmp(what, "read")) puts("waiting"), read_for_ever();
