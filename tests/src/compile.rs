@@ -8,6 +8,7 @@ use std::fs;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::header::Header;
 use crate::scratch;
@@ -88,8 +89,10 @@ pub fn guest(source: &Path, header: &Header, variant: &str) -> Result<Guest, Str
     for lib in &header.libs {
         library(source, lib, variant, &dir)?;
     }
-    // Another test process may be building the same: whoever renames last wins.
-    let unfinished = dir.join(format!("{stem}.{}", process::id()));
+    // Another test, or test process, may be building the same: whoever renames last wins.
+    static BUILDS: AtomicU32 = AtomicU32::new(0);
+    let number = BUILDS.fetch_add(1, Ordering::Relaxed);
+    let unfinished = dir.join(format!("{stem}.{}.{number}", process::id()));
     command.arg("-o").arg(&unfinished);
     if !header.libs.is_empty() && suffix(source) != "rs" {
         command.arg(format!("-Wl,-rpath,{}", dir.display()));

@@ -10,6 +10,8 @@ import gdb
 # What the user wants of scripts for libraries; from here on gdb loads none by itself.
 SCRIPTS = gdb.parameter("auto-load python-scripts")
 
+RUST = "gdb_load_rust_pretty_printers.py"
+
 # What `monitor` answers when the program will go somewhere the next time it is resumed.
 GO = "clew: type stepi to go there"
 
@@ -220,6 +222,12 @@ class Printers:
                 script = folder + path + "-gdb.py"
                 if os.path.isfile(script) and self.is_safe(script, folder):
                     self.load(script, Placed(event.new_objfile, path))
+        # rust-gdb names the folder of its printers as one of sources, and programs name the script. Theirs could be
+        # any; this one is the toolchain's.
+        for folder in self.folders("directories"):
+            script = os.path.join(folder, RUST)
+            if not folder.startswith("$") and os.path.isfile(script) and self.is_safe(script, folder):
+                self.load(script, event.new_objfile)
 
     def load(self, script, objfile):
         # A script asks for the library that it is loaded for, and looks for its modules from there.
