@@ -9,13 +9,22 @@ static int own(void *arg) {
     kill(getpid(), SIGKILL);
     return (int)(long)arg;
 }
-static int by_another(void *pipe) {
-    char byte = 1;
+static int by_another(void *pipes) {
+    int *all = pipes;
+    char byte;
     written = 2;
     pid_t me = getpid();
-    if (write(((int *)pipe)[1], &me, sizeof me) != sizeof me) _exit(1);
-    // Somewhere in here.
-    for (;;) written += byte;
+    if (write(all[1], &me, sizeof me) != sizeof me) _exit(1);
+    // Nobody ever writes there.
+    return read(all[2], &byte, 1);
+}
+static int sleeps(pid_t pid) {
+    char path[64], text[512] = "";
+    sprintf(path, "/proc/%d/stat", pid);
+    int fd = open(path, O_RDONLY);
+    CHECK(fd >= 0 && read(fd, text, sizeof text - 1) > 0);
+    close(fd);
+    return strrchr(text, ')')[2] == 'S';
 }
 static void wait_for(pid_t pid, const char *what) {
     int status;
@@ -31,12 +40,13 @@ int main(void) {
         wait_for(pid, "own");
         say("written %d", written);
     }
-    int pipes[2];
-    CHECK(pipe(pipes) == 0);
+    int pipes[4];
+    CHECK(pipe(pipes) == 0 && pipe(pipes + 2) == 0);
     pid_t killer = fork();
     if (!killer) {
         pid_t victim;
         CHECK(read(pipes[0], &victim, sizeof victim) == sizeof victim);
+        while (!sleeps(victim)) sched_yield();
         CHECK(kill(victim, SIGKILL) == 0);
         _exit(0);
     }

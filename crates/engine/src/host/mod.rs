@@ -4,6 +4,7 @@
 
 pub mod altstack;
 pub mod blocking;
+pub mod borrower;
 mod bytes;
 pub mod copy;
 pub mod cpu;

@@ -223,12 +223,14 @@ unsafe extern "C" {
 /// `gs` is this thread's gs base, and `gs.resume` is an entry of the code cache for `gs.regs.rip`.
 #[inline]
 pub unsafe fn enter(gs: &mut GsBlock) -> Exit {
+    super::borrower::rests();
     // SAFETY: the asm keeps the C calling convention: it saves and restores callee-saved
     // registers on this stack and clobbers only what a call may.
     unsafe {
         // The pointer is not used, but it tells the compiler that `gs` is read and written.
         asm!("call {}", sym clew_switch_enter, in("rdi") &raw mut *gs, clobber_abi("C"));
     }
+    super::borrower::works();
     Exit::from_u32(gs.exit_kind)
 }
 

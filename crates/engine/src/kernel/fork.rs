@@ -14,6 +14,7 @@ use crate::context::{GsBlock, RAX, RSP, Regs};
 use crate::executor::Executor;
 use crate::guest::threads::Attributes;
 use crate::guest::{access, threads};
+use crate::host::borrower;
 use crate::sys::{self, err};
 use crate::syscall;
 
@@ -189,6 +190,7 @@ fn share(ex: &mut Executor, request: Request) -> Outcome {
         request,
         thread: ex.thread_attributes(),
     };
+    borrower::works();
     // SAFETY: the kernel suspends this thread until the child has left the address space, so the
     // child alone uses the executor and `child`, and this frame stays as it is.
     let pid = unsafe {
@@ -200,6 +202,13 @@ fn share(ex: &mut Executor, request: Request) -> Outcome {
             &raw mut child,
         )
     };
+    if pid > 0 && borrower::was_torn_away() {
+        stop::warn(
+            "the child of a vfork was killed while clew worked for it in this process's memory; stopping",
+        );
+        stop::exit(stop::STATUS);
+    }
+    borrower::works();
     registers.restore(ex.gs);
     ex.stats = stats;
     let hidden = ex.kernel.own.hidden;

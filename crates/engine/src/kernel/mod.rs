@@ -43,6 +43,7 @@ pub use limits::file_size_limit;
 use crate::context::{R8, R9, R10, RAX, RDI, RDX, RSI};
 use crate::executor::Executor;
 use crate::guest::signals as guest_signals;
+use crate::host::borrower;
 use crate::loader::Entry;
 use crate::memory::govern;
 use crate::sys::err;
@@ -189,9 +190,12 @@ fn direct(ex: &mut Executor, call: &Call, args: &Args) -> i64 {
 
 /// Makes a guest's call with its own arguments.
 fn raw(call: &Call, args: &Args) -> i64 {
+    borrower::rests();
     // SAFETY: guest and engine share an address space by design; the table says that this call
     // only does to the process what the guest may do to itself.
-    unsafe { crate::sys::call(call.nr as i64, *args) }
+    let ret = unsafe { crate::sys::call(call.nr as i64, *args) };
+    borrower::works();
+    ret
 }
 
 fn unknown(ex: &mut Executor, nr: u64) -> Outcome {

@@ -6,6 +6,7 @@
 use clew_recording::channel;
 
 use crate::executor::Executor;
+use crate::host::borrower;
 use crate::syscall;
 
 /// Exit status for "the engine gave up", never a guest's own.
@@ -43,6 +44,7 @@ pub fn refuse(ex: &Executor, what: &str) -> ! {
 pub fn exit(status: i32) -> ! {
     // Or whoever looks after recorded processes would take it for killed.
     channel::leaves(true);
+    borrower::leaves();
     loop {
         // SAFETY: ends the process; nothing after it runs.
         unsafe { syscall!(libc::SYS_exit_group, status) };

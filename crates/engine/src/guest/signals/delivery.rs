@@ -12,7 +12,7 @@ use crate::executor::Executor;
 use crate::guest::threads::{State, Thread};
 use crate::host::siginfo::{self, Siginfo};
 use crate::host::sigset::SigSet;
-use crate::host::{handlers, switch};
+use crate::host::{borrower, handlers, switch};
 
 const SA_NODEFER: u64 = libc::SA_NODEFER as u64;
 const SA_RESETHAND: u64 = libc::SA_RESETHAND as u64;
@@ -256,6 +256,7 @@ impl Executor {
     pub fn die(&mut self, sig: i32, cause: Cause) -> ! {
         self.ending();
         self.record_death(sig, cause);
+        borrower::leaves();
         handlers::die_by(sig)
     }
 

@@ -4,6 +4,7 @@
 use super::{Finish, State};
 use crate::executor::Executor;
 use crate::host::blocking::{self, Ended};
+use crate::host::borrower;
 use crate::host::handlers::{self, Action};
 use crate::host::proxy::{Command, During, Task};
 use crate::host::sigset::{SigSet, set_kernel_mask};
@@ -75,8 +76,10 @@ impl Executor {
         } else {
             govern::park();
         }
+        borrower::rests();
         // SAFETY: the guest's own call, which the table has checked.
         let ended = unsafe { blocking::call(nr, args) };
+        borrower::works();
         if !stays {
             govern::unpark();
         }
@@ -105,8 +108,13 @@ impl Executor {
                     })
                     .value
             }
-            // SAFETY: the guest's own call, which the table has checked.
-            None => unsafe { crate::sys::call(nr, args) },
+            None => {
+                borrower::rests();
+                // SAFETY: the guest's own call, which the table has checked.
+                let value = unsafe { crate::sys::call(nr, args) };
+                borrower::works();
+                value
+            }
         }
     }
 
@@ -179,8 +187,10 @@ impl Executor {
     pub fn call_exec(&mut self, nr: i64, args: [u64; 6]) -> Outcome {
         self.before_exec();
         govern::leave();
+        borrower::leaves();
         // SAFETY: the guest's own call; if it succeeds nothing of us is left.
         let ended = unsafe { blocking::call(nr, args) };
+        borrower::works();
         govern::unpark();
         self.after_failed_exec();
         if ended.aborted != 0 {

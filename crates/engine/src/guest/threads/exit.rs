@@ -1,6 +1,7 @@
 //! Ends: of a thread, of the process.
 
 use crate::executor::Executor;
+use crate::host::borrower;
 use crate::host::proxy::{Command, Task};
 use crate::kernel::Outcome;
 
@@ -50,6 +51,7 @@ impl Executor {
             self.release_robust(slot);
         }
         self.record_exit(status as i32);
+        borrower::leaves();
         // SAFETY: ends the process.
         unsafe {
             crate::syscall!(libc::SYS_exit_group, status);
