@@ -355,7 +355,8 @@ fn replay_refuses_what_cannot_be_replayed_here() {
         assert!(meta.contains(from), "{meta}");
         fs::write(folder.join("meta.json"), meta.replace(from, to)).unwrap();
     };
-    change("\"clock\": 1", "\"clock\": 77");
+    let clock = format!("\"clock\": {}", clew_recording::meta::CLOCK);
+    change(&clock, "\"clock\": 77");
     assert!(place.bad(125, &["replay", "old"]).contains("rules 77"));
     change("\"features\": []", "\"features\": [\"quantum\"]");
     assert!(
@@ -366,7 +367,7 @@ fn replay_refuses_what_cannot_be_replayed_here() {
     change("{", "");
     assert!(place.bad(1, &["replay", "old"]).contains("damaged"));
     assert!(place.bad(1, &["replay", "none"]).contains("no recording"));
-    change("\"clock\": 1", "\"clock\": 1");
+    change(&clock, &clock);
     assert!(
         place
             .bad(1, &["replay", "old", "--pid", "9"])
