@@ -212,6 +212,9 @@ pub struct GsBlock {
     /// For instruments: an access under examination; what is watched for reads, for writes, for both.
     pub checked: Checked,
     pub watched: [Ranges; 3],
+    /// Where the open entry of a trace begins, and rcx before the last string instruction that repeats.
+    pub trace_at: u64,
+    pub trace_count: u64,
     /// Registers of the current guest thread while the engine runs.
     pub regs: Regs,
     pub ymm: [[u8; 32]; 16],
@@ -249,6 +252,9 @@ pub const CHECKED_BACK: usize = offset_of!(GsBlock, checked) + offset_of!(Checke
 pub const CHECKED_PC: usize = offset_of!(GsBlock, checked) + offset_of!(Checked, pc);
 pub const CHECKED_END: usize = offset_of!(GsBlock, checked) + offset_of!(Checked, end);
 pub const CHECKED_FLAGS: usize = offset_of!(GsBlock, checked) + offset_of!(Checked, flags);
+
+pub const TRACE_AT: usize = offset_of!(GsBlock, trace_at);
+pub const TRACE_COUNT: usize = offset_of!(GsBlock, trace_count);
 
 impl GsBlock {
     /// Maps the block at its place, all pages present: a fault at each first use would cost more.

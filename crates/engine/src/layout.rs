@@ -60,6 +60,9 @@ pub const ENGINE_IMAGE: Range<u64> = 0x5555_0000_0000..0x5700_0000_0000;
 /// A state for each granule of guest memory, where somebody asks who touches it (`cache::shadow`).
 pub const SHADOW: u64 = 0x56f0_0000_0000;
 
+/// What traces go through (`trace::buffer`).
+pub const TRACE: u64 = 0x56e0_0000_0000;
+
 /// Where the kernel puts the engine's own mappings, stack and vdso.
 pub const ENGINE_MAPS: Range<u64> = 0x7d00_0000_0000..ADDRESS_END;
 

@@ -22,5 +22,6 @@ mod scripts;
 pub mod start;
 pub mod stats;
 pub mod sys;
+pub mod trace;
 pub mod translate;
 pub mod vdso;

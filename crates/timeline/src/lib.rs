@@ -17,6 +17,7 @@
 //! * `program`: the stack with functions and lines, values of C expressions
 //! * `transition`, `watch`: where a condition flips
 //! * `touches`: accesses of different threads to the same memory
+//! * `trace`: all instructions of a stretch and what they touched
 //! * `snapshots`, `usage`: who stands where, who is to go, and what it all takes
 //! * `worker`, `pool`: processes and the words that pass between them and this one
 //! * `story`: what the log says without being replayed
@@ -35,6 +36,7 @@ mod stepping;
 mod story;
 mod timeline;
 mod touches;
+pub mod trace;
 pub mod transition;
 mod usage;
 pub mod watch;

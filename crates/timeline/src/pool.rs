@@ -8,11 +8,13 @@
 use std::cell::{Cell, RefCell};
 use std::io::{PipeReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use clew_engine::replay::forks::{Guard, Verdict};
 use clew_engine::replay::worker::Started;
 use clew_engine::replay::worker::protocol::LONGEST;
+use clew_engine::trace::buffer::Ring;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use rustix::process::{Pid, WaitOptions, waitpid};
@@ -41,19 +43,55 @@ pub struct Pool {
     guard: Option<Guard>,
     /// The worker that was told to fork.
     forks: Cell<Option<i32>>,
+    /// Buffers that no worker uses, by number; mapped when first needed.
+    buffers: RefCell<Vec<(u32, Unused)>>,
     /// All workers end when this is closed.
     _leash: OwnedFd,
+}
+
+enum Unused {
+    File(OwnedFd),
+    Ring(Ring),
+}
+
+/// One of the buffers, ours until it is dropped. No worker may use it any more by then.
+pub struct Buffer {
+    pool: Rc<Pool>,
+    number: u32,
+    ring: Option<Ring>,
+}
+
+impl Buffer {
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    pub fn ring(&mut self) -> &mut Ring {
+        self.ring.as_mut().expect("given back when dropped")
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Some(ring) = self.ring.take() {
+            ring.discard();
+            let unused = (self.number, Unused::Ring(ring));
+            self.pool.buffers.borrow_mut().push(unused);
+        }
+    }
 }
 
 impl Pool {
     pub fn new(started: Started) -> Pool {
         let Started {
             channels,
+            buffers,
             words,
             leash,
             guard,
             ..
         } = started;
+        let buffers = (0..).zip(buffers.into_iter().map(Unused::File)).collect();
         // Nobody waits for words.
         let _ = rustix::io::ioctl_fionbio(&words, true);
         // The first is the first worker's.
@@ -70,8 +108,29 @@ impl Pool {
             words: RefCell::new(words),
             guard,
             forks: Cell::new(None),
+            buffers: RefCell::new(buffers),
             _leash: leash,
         }
+    }
+
+    /// A buffer for what a worker is to see.
+    pub fn buffer(self: &Rc<Pool>) -> Result<Buffer> {
+        let unused = self.buffers.borrow_mut().pop();
+        let (number, unused) =
+            unused.ok_or_else(|| Error::Refused("too many analyses are at work".into()))?;
+        let ring = match unused {
+            Unused::Ring(ring) => Ok(ring),
+            Unused::File(file) => Ring::map(file),
+        };
+        let ring = ring.map_err(|error| Error::Io {
+            what: "no memory to share with a replaying process",
+            error,
+        })?;
+        Ok(Buffer {
+            pool: self.clone(),
+            number,
+            ring: Some(ring),
+        })
     }
 
     pub fn channel(&self, number: u32) -> BorrowedFd<'_> {

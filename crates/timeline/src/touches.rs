@@ -6,11 +6,17 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use clew_engine::replay::worker::protocol::{self, Command, Goal, Reply, Take, Why};
+use clew_engine::replay::worker::protocol::{
+    self, Command, Goal, Granules, Observation, Reply, Take, Why,
+};
+use clew_engine::trace::buffer::Ring;
 use clew_recording::event::{Event, Instruction, Record, ThreadId};
 use clew_recording::reader::StreamReader;
 use clew_recording::script::Point;
 
+use serde::de::DeserializeOwned;
+
+use crate::pool::Buffer;
 use crate::story::of_event;
 use crate::worker::{Worker, unexpected};
 use crate::{Error, Position, Result, Timeline};
@@ -87,15 +93,23 @@ impl Timeline {
         }
         let left = until.saturating_duration_since(Instant::now());
         let mut surveys = collects.fork()?;
-        surveys.send(&Command::Survey)?;
-        let mut complete = self.surveyed(&mut surveys, Instant::now() + left / 2)?;
-        complete &= self.pass_on_shared(&mut surveys, &mut collects)?;
+        let mut buffer = self.pool.buffer()?;
+        buffer.ring().clear(&[]);
+        let half = Instant::now() + left / 2;
+        let sharing = Observation::Sharing;
+        let mut complete = self.surveyed(&mut surveys, sharing, &mut buffer, half)?;
         drop(surveys);
-        collects.send(&Command::Collect {
+        // Told again to the one that collects, as far as it is worth it.
+        let mut granules: Vec<Granules> = result(buffer.ring())?;
+        complete &= granules.len() <= MOST_RANGES;
+        granules.truncate(MOST_RANGES);
+        let granules = postcard::to_stdvec(&granules).map_err(|_| Error::Lost)?;
+        buffer.ring().clear(&granules);
+        let touches = Observation::Touches {
             most: limits.accesses as u64,
-        })?;
-        complete &= self.surveyed(&mut collects, until)?;
-        let touches = self.told_touches(&mut collects, limits.accesses)?;
+        };
+        complete &= self.surveyed(&mut collects, touches, &mut buffer, until)?;
+        let touches = self.told_touches(result(buffer.ring())?, limits.accesses)?;
         Ok(Touches { touches, complete })
     }
 
@@ -110,74 +124,50 @@ impl Timeline {
     }
 
     /// Whether it saw all.
-    fn surveyed(&mut self, worker: &mut Worker, until: Instant) -> Result<bool> {
-        match self.within(worker, until)? {
-            Reply::Surveyed { complete } => Ok(complete),
-            other => Err(unexpected(other)),
-        }
-    }
-
-    /// Tells the one which memory the other has found to be shared; whether that was all of it.
-    fn pass_on_shared(&mut self, from: &mut Worker, to: &mut Worker) -> Result<bool> {
-        let (mut next, mut count) = (0, 0);
-        loop {
-            let granules = match from.ask(&Command::Shared { from: next })? {
-                Reply::Shared(granules) => granules,
-                other => return Err(unexpected(other)),
-            };
-            let Some(last) = granules.last() else {
-                return Ok(true);
-            };
-            let end = last.first.checked_add(last.count);
-            count += granules.len();
-            if count > MOST_RANGES {
-                return Ok(false);
-            }
-            to.send(&Command::Share(granules))?;
-            match end {
-                Some(end) if end > next => next = end,
-                _ => return Ok(true),
-            }
-            if self.pool.interrupted() {
-                return Err(Error::Interrupted);
-            }
+    fn surveyed(
+        &mut self,
+        worker: &mut Worker,
+        look: Observation,
+        buffer: &mut Buffer,
+        until: Instant,
+    ) -> Result<bool> {
+        let left = until.saturating_duration_since(Instant::now());
+        let (_, complete) = worker.observe(look, Goal::End, buffer, left, None)?;
+        match self.pool.interrupted() {
+            true => Err(Error::Interrupted),
+            false => Ok(complete),
         }
     }
 
     /// What a worker has collected, with points of the threads' own lives.
-    fn told_touches(&mut self, worker: &mut Worker, most: usize) -> Result<Vec<Touch>> {
-        let mut touches: Vec<Touch> = Vec::new();
-        let mut lives = Lives::new(self.story.beginning(), self.start.thread);
-        loop {
-            let from = touches.len() as u64;
-            let more = match worker.ask(&Command::Touches { from })? {
-                Reply::Touches(more) => more,
-                other => return Err(unexpected(other)),
-            };
-            if more.is_empty() {
-                return Ok(touches);
-            }
-            if touches.len() + more.len() > most {
-                return Err(Error::Lost);
-            }
-            for touch in more {
-                touches.push(Touch {
-                    thread: touch.thread,
-                    point: lives.point(&touch)?,
-                    pc: touch.pc,
-                    addr: touch.addr,
-                    len: touch.len,
-                    write: touch.write,
-                    locked: touch.locked,
-                    position: Position {
-                        event: touch.event,
-                        ticks: touch.ticks,
-                        steps: 0,
-                    },
-                });
-            }
+    fn told_touches(&mut self, told: Vec<protocol::Touch>, most: usize) -> Result<Vec<Touch>> {
+        if told.len() > most {
+            return Err(Error::Lost);
         }
+        let mut lives = Lives::new(self.story.beginning(), self.start.thread);
+        let touches = told.into_iter().map(|touch| {
+            Ok(Touch {
+                thread: touch.thread,
+                point: lives.point(&touch)?,
+                pc: touch.pc,
+                addr: touch.addr,
+                len: touch.len,
+                write: touch.write,
+                locked: touch.locked,
+                position: Position {
+                    event: touch.event,
+                    ticks: touch.ticks,
+                    steps: 0,
+                },
+            })
+        });
+        touches.collect()
     }
+}
+
+/// What a worker has left in a buffer.
+fn result<T: DeserializeOwned>(ring: &Ring) -> Result<T> {
+    postcard::from_bytes(&ring.rows(0)).map_err(|_| Error::Lost)
 }
 
 /// How far each thread has come, read from the log.

@@ -7,19 +7,24 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use clew_engine::replay::worker::protocol::{At, Command, Goal, Hit, Reply, Stopped, Stops, Take};
+use clew_engine::replay::worker::protocol::{
+    At, Command, Goal, Hit, Observation, Reply, Stopped, Stops, Take,
+};
+use clew_engine::trace::buffer::Ring;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, waitpid};
 
-use crate::pool::{Pool, WATCH};
+use crate::pool::{Buffer, Pool, WATCH};
 use crate::{Error, Result};
 
 /// What isn't a journey is answered at once; a fork of a huge process takes longest.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// One that is told to stop its journey does so within this.
 const OBEDIENCE: Duration = Duration::from_secs(10);
+/// Whoever fills a buffer isn't kept waiting longer.
+const SOON: Duration = Duration::from_micros(500);
 
 /// Which [`Stops`] a worker has: 0 is none at all.
 pub type StopsId = u64;
@@ -196,6 +201,61 @@ impl Worker {
                 return self.wait(OBEDIENCE);
             }
             self.sleep(WATCH)?;
+        }
+    }
+
+    /// Lets it look at the way to a goal; what it sees goes to `sink` as it comes, if that is given, and stays in the
+    /// buffer otherwise. Tells it to stop after this time. Whether it saw all there is.
+    pub fn observe(
+        &mut self,
+        look: Observation,
+        goal: Goal,
+        buffer: &mut Buffer,
+        time: Duration,
+        mut sink: Option<&mut dyn FnMut(&Ring, Vec<u8>)>,
+    ) -> Result<(Stopped, bool)> {
+        let number = buffer.number();
+        let command = Command::Observe {
+            look,
+            goal,
+            buffer: number,
+        };
+        self.send(&command)?;
+        let (began, mut stopping) = (Instant::now(), None);
+        let reply = loop {
+            let ring = buffer.ring();
+            let mut took = false;
+            while let Some(segment) = ring.take() {
+                took = true;
+                if let Some(sink) = &mut sink {
+                    sink(ring, segment);
+                }
+            }
+            // What it sent before its reply is there when the reply is.
+            if let Some(reply) = self.receive()? {
+                break reply;
+            }
+            if stopping.is_none() && (self.pool.interrupted() || began.elapsed() > time) {
+                self.send(&Command::Interrupt)?;
+                stopping = Some(Instant::now());
+            }
+            if stopping.is_some_and(|since: Instant| since.elapsed() > OBEDIENCE) {
+                return Err(self.lost());
+            }
+            match sink.is_some() {
+                true if took => {}
+                true => self.sleep(SOON)?,
+                false => self.sleep(WATCH)?,
+            }
+        };
+        while let Some(segment) = buffer.ring().take() {
+            if let Some(sink) = &mut sink {
+                sink(buffer.ring(), segment);
+            }
+        }
+        match reply {
+            Reply::Observed { stopped, complete } => Ok((self.stands(stopped), complete)),
+            other => Err(unexpected(other)),
         }
     }
 

@@ -340,7 +340,7 @@ impl State<'_> {
 }
 
 /// The mask of a masked move to or from memory, and the size of its elements.
-fn mask_of(ins: &Instruction) -> Option<(Register, usize)> {
+pub(crate) fn mask_of(ins: &Instruction) -> Option<(Register, usize)> {
     match ins.mnemonic() {
         Mnemonic::Vmaskmovps | Mnemonic::Vpmaskmovd => Some((ins.op1_register(), 4)),
         Mnemonic::Vmaskmovpd | Mnemonic::Vpmaskmovq => Some((ins.op1_register(), 8)),

@@ -34,6 +34,9 @@ pub struct Instruments {
     /// Flags are to be right at every exit, even those that nobody will read: ordinary translations
     /// spoil them at a tick. Code that runs for 25 ticks with this shows no trace of what ran before.
     pub exact: bool,
+    /// Translated code writes a trace, while there is a buffer for it ([`CodeCache::trace_into`]). Without `watches` and
+    /// `shadow`.
+    pub trace: bool,
     /// For tests: a breakpoint at one of so many instructions.
     pub every: Option<u64>,
 }
@@ -77,10 +80,11 @@ pub(super) struct Instrumented {
 
 /// Room for an image with checks, which are longer than what they are for.
 pub(super) fn room_for(plain: u64, checks: &Checks) -> u64 {
-    let room = match (checks.shadow, checks.watch()) {
-        (true, _) => plain * 4,
-        (false, true) => plain * 2,
-        (false, false) => plain,
+    let room = match checks {
+        Checks { trace: true, .. } => plain * 6,
+        Checks { shadow: true, .. } => plain * 4,
+        checks if checks.watch() => plain * 2,
+        _ => plain,
     };
     room.min(MOST_ROOM)
 }
@@ -91,6 +95,7 @@ impl Instruments {
             && self.watches.is_empty()
             && !self.shadow
             && !self.exact
+            && !self.trace
             && self.every.is_none()
     }
 
@@ -107,6 +112,7 @@ impl Instruments {
             writes: watched(|watched| watched.writes),
             shadow: self.shadow,
             exact: self.exact,
+            trace: self.trace,
         }
     }
 

@@ -27,7 +27,7 @@ impl CodeCache {
         let mut region = Region::new(0..u64::MAX, map_anywhere(ROOM));
         let host = region.host.clone();
         let view = View::of(memory);
-        let block = translate::translate(&mut region, &view, pc, shape, &Checks::default());
+        let block = translate::translate(&mut region, &view, pc, shape, &Checks::default(), None);
         let text = block.map(|block| translate::dump::block(&region, &block));
         drop(region);
         unmap_code(&host);

@@ -17,6 +17,7 @@ mod steps;
 pub mod store;
 #[cfg(test)]
 mod tests;
+pub mod trace;
 mod view;
 
 use std::ops::Range;
@@ -74,6 +75,7 @@ pub struct CodeCache {
     images: Vec<Image>,
     mutable: Mutable,
     instruments: Instrumented,
+    tracer: trace::Tracer,
     access_reader: accesses::AccessReader,
     steps: steps::Steps,
     atlas: SharedAtlas,
@@ -114,6 +116,7 @@ impl CodeCache {
             images: Vec::new(),
             mutable: Mutable::new(private.start as u32..private.end as u32, Checks::default()),
             instruments: Instrumented::for_tests(options.instruments),
+            tracer: trace::Tracer::default(),
             access_reader: accesses::AccessReader::default(),
             steps: steps::Steps::default(),
             atlas,
@@ -182,12 +185,14 @@ impl CodeCache {
                 unchecked: false,
             };
             if region.is_full() {
+                self.tracer.book.forget(&region.host);
                 region.clear();
                 self.dispatch_dirty = true;
                 self.recent.fill((0, 0));
             }
             let before = region.hot;
-            let block = translate::translate(region, &View::of(memory), pc, shape, checks)
+            let (view, book) = (View::of(memory), Some(&mut self.tracer.book));
+            let block = translate::translate(region, &view, pc, shape, checks, book)
                 .ok_or_else(|| missing_at(pc, memory))?;
             if self.dump.contains(&self.blocks) {
                 eprint!(
@@ -213,6 +218,7 @@ impl CodeCache {
             govern::code::runs(pc);
         }
         if self.mutable.region.is_full() {
+            self.tracer.book.forget(&self.mutable.region.host);
             self.mutable.clear();
             self.dispatch_dirty = true;
             self.recent.fill((0, 0));
@@ -224,7 +230,8 @@ impl CodeCache {
             optimise,
             dump,
         };
-        let found = self.mutable.entry(pc, how, memory, stats);
+        let book = &mut self.tracer.book;
+        let found = self.mutable.entry(pc, how, memory, stats, book);
         let entry = found.ok_or_else(|| missing_at(pc, memory))?;
         self.blocks += 1;
         Ok((entry, false))
@@ -249,7 +256,10 @@ impl CodeCache {
             } else {
                 instruments::room_for(room, &checks)
             });
-            let region = Region::new(code.range.clone(), host);
+            let mut region = Region::new(code.range.clone(), host);
+            if checks.trace {
+                region.enter_by_heads();
+            }
             Image {
                 checks,
                 ..Image::new(region, None)
@@ -409,6 +419,7 @@ impl CodeCache {
     fn forget(&mut self, ranges: &[Range<u64>]) {
         for range in ranges {
             for image in self.images.extract_if(.., |image| image.overlaps(range)) {
+                self.tracer.book.forget(&image.region.host);
                 unmap_code(&image.region.host);
                 self.dispatch_dirty = true;
             }

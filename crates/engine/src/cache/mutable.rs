@@ -17,6 +17,7 @@ use super::region::{Region, write_code};
 use crate::context::Exit;
 use crate::memory::Memory;
 use crate::stats::Stats;
+use crate::trace::book::Book;
 use crate::translate::checks::Checks;
 use crate::translate::{self, HEAD, Shape};
 
@@ -81,19 +82,27 @@ impl Mutable {
         mut how: How,
         memory: &mut Memory,
         stats: &mut Stats,
+        book: &mut Book,
     ) -> Option<u32> {
         how.shared |= self.writable.contains(&(pc & !0xfff));
-        self.made(pc, how, memory, stats).or_else(|| {
+        self.made(pc, how, memory, stats, book).or_else(|| {
             // What can't be protected is made again, to be compared.
             how.shared = !how.shared && self.writable.contains(&(pc & !0xfff));
             how.shared
-                .then(|| self.made(pc, how, memory, stats))
+                .then(|| self.made(pc, how, memory, stats, book))
                 .flatten()
         })
     }
 
     /// None also if the block's pages can't be protected.
-    fn made(&mut self, pc: u64, how: How, memory: &mut Memory, stats: &mut Stats) -> Option<u32> {
+    fn made(
+        &mut self,
+        pc: u64,
+        how: How,
+        memory: &mut Memory,
+        stats: &mut Stats,
+        book: &mut Book,
+    ) -> Option<u32> {
         let How {
             stub,
             shared,
@@ -124,7 +133,8 @@ impl Mutable {
         };
         let before = self.region.hot;
         let view = View::of(memory);
-        let block = translate::translate(&mut self.region, &view, pc, shape, &self.checks)?;
+        let (region, checks) = (&mut self.region, &self.checks);
+        let block = translate::translate(region, &view, pc, shape, checks, Some(book))?;
         if dump {
             eprint!("{}", translate::dump::block(&self.region, &block));
         }

@@ -169,6 +169,8 @@ pub struct Region {
     stubs: FxHashMap<u64, Stub>,
     links: FxHashMap<u32, Link>,
     free_link_stubs: Vec<u32>,
+    /// If blocks are entered at their heads alone: where those are.
+    heads: Option<FxHashMap<u64, u32>>,
     /// `jmp gs:[exits[Link]]`, shared by all link stubs.
     link_thunk: u32,
     /// `jmp gs:[exits[Indirect]]`, the end of every dispatch chain.
@@ -214,6 +216,7 @@ impl Region {
             stubs: FxHashMap::default(),
             links: FxHashMap::default(),
             free_link_stubs: Vec::new(),
+            heads: None,
             link_thunk: 0,
             miss_thunk: 0,
         }
@@ -231,7 +234,22 @@ impl Region {
 
     /// Forgets everything.
     pub fn clear(&mut self) {
+        let by_heads = self.heads.is_some();
         *self = Region::new(self.guest.clone(), self.host.clone());
+        if by_heads {
+            self.enter_by_heads();
+        }
+    }
+
+    /// From here on blocks are entered at their heads alone.
+    pub fn enter_by_heads(&mut self) {
+        self.heads = Some(FxHashMap::default());
+    }
+
+    pub fn add_head(&mut self, pc: u64, host: u32) {
+        if let Some(heads) = &mut self.heads {
+            heads.insert(pc, host);
+        }
     }
 
     /// What to go back to after a throw-away translation.
@@ -489,6 +507,9 @@ impl Region {
 
     /// Where the translation of the instruction at `pc` starts, if there is one.
     pub fn find(&self, pc: u64) -> Option<u32> {
+        if let Some(heads) = &self.heads {
+            return heads.get(&pc).copied();
+        }
         self.runs_before(pc).into_iter().flatten().find_map(|run| {
             if pc >= run.guest + run.guest_len as u64 {
                 return None;

@@ -42,6 +42,10 @@ impl CodeCache {
             past &= exit == Some(Exit::Attention);
             match exit {
                 Some(Exit::Break | Exit::Watch) if self.instruments.ignore => past = true,
+                Some(Exit::Watch) if self.is_traced() => {
+                    self.trace_touched(gs);
+                    past = true;
+                }
                 Some(Exit::Attention) if ran => {
                     called |= gs.take_attention();
                     // A handler can't cut a counter that is just on its way out of a tight loop.
@@ -92,7 +96,14 @@ impl CodeCache {
             );
         }
         // SAFETY: `entry` is a translation of the instruction at `gs.regs.rip`, and gs is set.
-        let exit = unsafe { switch::enter(gs) };
+        let mut exit = unsafe { switch::enter(gs) };
+        while exit == Exit::Fault && self.is_trace_full(gs) {
+            gs.resume = gs.fault.host_pc;
+            // Only replays are traced: no signal is for them.
+            gs.take_attention();
+            // SAFETY: the very instruction that has faulted, with its registers.
+            exit = unsafe { switch::enter(gs) };
+        }
         stats.left(exit);
         let arg = std::mem::take(&mut gs.exit_arg);
         match exit {
@@ -125,6 +136,7 @@ impl CodeCache {
             }
             Exit::Fault => {
                 self.recover(gs);
+                self.trace_fault(gs);
                 return Some(exit);
             }
             Exit::Attention => return Some(exit),

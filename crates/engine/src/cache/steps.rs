@@ -44,7 +44,7 @@ impl Steps {
             kept.entries.clear();
         }
         let (region, view) = (&mut kept.region, View::of(memory));
-        let block = translate::translate(region, &view, pc, shape, &Checks::default())?;
+        let block = translate::translate(region, &view, pc, shape, &Checks::default(), None)?;
         kept.entries.insert(pc, block.entry);
         Some(block.entry)
     }
@@ -127,7 +127,8 @@ impl CodeCache {
         }
         let mark = self.mutable.region.mark();
         let (region, view) = (&mut self.mutable.region, View::of(memory));
-        let Some(block) = translate::translate(region, &view, pc, shape, &Checks::default()) else {
+        let Some(block) = translate::translate(region, &view, pc, shape, &Checks::default(), None)
+        else {
             return fetch_fault(gs, memory, pc);
         };
         let exit = self.step_from(block.entry, gs, stats);

@@ -320,6 +320,7 @@ impl Machine {
 
 mod instruments;
 mod shadow;
+mod trace;
 
 #[test]
 fn pieces_compute_the_same_at_any_budget() {

@@ -71,7 +71,11 @@ impl Machine {
         if self.stop_at_quiet == Some(self.passed) {
             return false;
         }
+        let step = self.code.stepping(self.gs);
         let passes = emulate::quiet(&mut self.gs.regs);
+        if passes {
+            self.code.stepped(self.gs, step);
+        }
         self.passed.1 += passes as u32;
         passes
     }
@@ -215,13 +219,20 @@ impl Machine {
     }
 
     fn step_over_code_writes(&mut self) -> Exit {
-        loop {
+        let traced = self.code.stepping(self.gs);
+        let exit = loop {
             match self.step() {
                 Exit::Fault if self.write_to_code() => {}
                 Exit::Attention => self.gs.attention = 0,
-                exit => return exit,
+                exit => break exit,
             }
+        };
+        match exit {
+            Exit::Fault => self.code.step_faulted(self.gs),
+            exit if is_inner(exit) => self.code.stepped(self.gs, traced),
+            _ => {}
         }
+        exit
     }
 
     pub(super) fn no_value_missing(&self) -> Checked {

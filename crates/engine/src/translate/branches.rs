@@ -2,11 +2,18 @@
 
 use iced_x86::{Code, ConditionCode, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
-use super::emit::{CC_NZ, CC_Z, RCX, Rel32};
+use super::emit::{CC_NZ, CC_Z, RCX, Rel8, Rel32};
 use super::stubs::{budget_stub, exit_stub_len};
+use super::trace::{RAX, RDX};
 use super::{Frame, MAX_CALL_DEPTH, MAX_INSTRUCTIONS, Next, Translation, decode, flags, rewrite};
 use crate::cache::region::{Spilled, bind_or_link};
 use crate::context::{BUDGET_RCX, Exit, SOURCE, TARGET};
+
+/// A jump whose target is to come.
+enum Skip {
+    Short(Rel8),
+    Far(Rel32),
+}
 
 impl Translation<'_> {
     /// A comparison of registers whose flags a backward branch uses and code behind it may use
@@ -15,7 +22,8 @@ impl Translation<'_> {
     pub(super) fn fusible(&self, ins: &Instruction, join: u64) -> Option<Instruction> {
         let compares = matches!(ins.mnemonic(), Mnemonic::Cmp | Mnemonic::Test)
             && (0..ins.op_count()).all(|op| ins.op_kind(op) != OpKind::Memory);
-        if !compares || !self.shape.optimise || self.leaves() || ins.next_ip() >= join {
+        let plain = self.shape.optimise && self.tracing.is_none();
+        if !compares || !plain || self.leaves() || ins.next_ip() >= join {
             return None;
         }
         let branch = decode(self.fetch, ins.next_ip())?;
@@ -142,18 +150,25 @@ impl Translation<'_> {
             // jrcxz and loop exist with rel8 only: they jump over a jump.
             self.code.raw(counted_branch(ins));
             let taken = self.code.bytes.len() - 1;
-            let skip = self.code.jmp_short();
+            let skip = self.skip(None);
             let distance = self.code.bytes.len() - (taken + 1);
             self.code.bytes[taken] = distance as u8;
             self.branch_to(target, backward);
-            self.code.bind_short(skip);
+            self.end_skip(skip);
             return Next::Sequential;
         }
         let cc = cc as u8 - 1;
-        if backward || self.leaves() || !self.is_ours(target) {
-            let skip = self.code.jcc_short(cc ^ 1);
+        if !backward
+            && !self.leaves()
+            && self.is_ours(target)
+            && let Some(out) = self.traced_way_out(target)
+        {
+            let taken = self.code.jcc(cc);
+            self.code.bind(taken, out);
+        } else if backward || self.leaves() || !self.is_ours(target) {
+            let skip = self.skip(Some(cc ^ 1));
             self.branch_to(target, backward);
-            self.code.bind_short(skip);
+            self.end_skip(skip);
         } else {
             let taken = self.code.jcc(cc);
             self.bind_guest(taken, target);
@@ -161,7 +176,26 @@ impl Translation<'_> {
         Next::Sequential
     }
 
+    /// Jumps over a way out, if the condition holds; what a trace adds is too long for a short jump.
+    fn skip(&mut self, cc: Option<u8>) -> Skip {
+        match (self.tracing.is_some(), cc) {
+            (false, Some(cc)) => Skip::Short(self.code.jcc_short(cc)),
+            (false, None) => Skip::Short(self.code.jmp_short()),
+            (true, Some(cc)) => Skip::Far(self.code.jcc(cc)),
+            (true, None) => Skip::Far(self.code.jmp()),
+        }
+    }
+
+    fn end_skip(&mut self, skip: Skip) {
+        match skip {
+            Skip::Short(at) => self.code.bind_short(at),
+            Skip::Far(at) => self.code.bind_here(at),
+        }
+    }
+
     pub(super) fn branch_to(&mut self, target: u64, backward: bool) {
+        let ticks = backward || !self.is_ours(target);
+        self.trace_end(true, ticks as u8);
         if backward {
             self.tick_and_go(target)
         } else {
@@ -171,6 +205,7 @@ impl Translation<'_> {
 
     pub(super) fn jump(&mut self, target: u64, from: u64) -> Next {
         if target <= from {
+            self.trace_end(true, 1);
             self.tick_and_go(target);
             return Next::End;
         }
@@ -194,6 +229,8 @@ impl Translation<'_> {
         if new {
             Next::Follow(target)
         } else {
+            let ticks = !self.is_ours(target);
+            self.trace_end(true, ticks as u8);
             self.go_to(target);
             Next::End
         }
@@ -250,6 +287,7 @@ impl Translation<'_> {
         if extra != 0 {
             self.code.adjust_rsp(extra);
         }
+        self.trace_end_with(true, 1, RDX);
         self.dispatch(RCX);
     }
 
@@ -261,16 +299,29 @@ impl Translation<'_> {
         self.code.raw(&[0x48, 0x8b, 0x0c, 0x24]);
         self.code.lea_rcx(-(back as i32));
         let expected = self.code.jrcxz();
+        // What a trace adds is too long for a short jump.
+        let far = self.tracing.is_some().then(|| {
+            let other = self.code.jmp();
+            self.code.bind_short(expected);
+            let far = self.code.jmp();
+            self.code.bind_here(other);
+            far
+        });
         self.code.lea_rcx(back as i32);
         self.code.adjust_rsp(8);
+        self.trace_end_with(true, 1, RDX);
         self.dispatch(RCX);
         let keeps_flags = self.live_flags(back) & flags::DEC != 0;
         let spent = self.code.here();
         if keeps_flags {
+            self.trace_end_free(true, 1, RCX);
             let out = self.code.jmp();
             self.bind_budget(out, back, BUDGET_RCX);
         }
-        self.code.bind_short(expected);
+        match far {
+            Some(far) => self.code.bind_here(far),
+            None => self.code.bind_short(expected),
+        }
         self.code.adjust_rsp(8);
         if keeps_flags {
             self.code.tick_rcx();
@@ -301,6 +352,8 @@ impl Translation<'_> {
         if ins.flow_control() == FlowControl::IndirectCall {
             self.push_return(ins.next_ip());
         }
+        let scratch = if target == RDX { RAX } else { RDX };
+        self.trace_end_with(true, 1, scratch);
         self.dispatch(target);
         Next::End
     }

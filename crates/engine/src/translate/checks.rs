@@ -39,11 +39,17 @@ pub struct Checks {
     pub shadow: bool,
     /// Flags are right after each instruction, even where nobody will read them.
     pub exact: bool,
+    /// Translated code writes a trace (`crate::trace`).
+    pub trace: bool,
 }
 
 impl Checks {
     pub fn is_none(&self) -> bool {
-        self.breaks.is_empty() && self.every.is_none() && !self.watch() && !self.exact
+        self.breaks.is_empty()
+            && self.every.is_none()
+            && !self.watch()
+            && !self.exact
+            && !self.trace
     }
 
     pub fn watch(&self) -> bool {
@@ -90,6 +96,10 @@ impl Translation<'_> {
         if self.checks.breaks_at(ins.ip()) {
             self.code.exit_arg(ins.ip());
             self.code.exit(Exit::Break as usize);
+        }
+        if self.is_told() {
+            self.code.exit_arg(ins.ip());
+            self.code.exit(Exit::Watch as usize);
         }
         if self.checks.watch() {
             for n in 0..self.finder.touches(ins).len() {
@@ -208,6 +218,7 @@ impl Translation<'_> {
         let all = self.checks.shadow;
         let (reads, writes) = (self.checks.reads || all, self.checks.writes || all);
         !self.checks.exact
+            && !self.checks.trace
             && !self.checks.breaks_in(range)
             && !body
                 .iter()

@@ -20,6 +20,7 @@ mod rewrite;
 pub mod stubs;
 mod time;
 pub mod touches;
+mod trace;
 
 use iced_x86::{
     Code, Decoder, DecoderOptions, EncodingKind, FlowControl, Instruction, Mnemonic, OpKind,
@@ -28,9 +29,11 @@ use iced_x86::{
 
 use crate::cache::region::{Lengths, Region, Run, Spilled, encode_lengths};
 use crate::context::Exit;
+use crate::trace::book::Book;
 use crate::vdso;
 use checks::Checks;
 use emit::{CC_Z, Emitter};
+use trace::Tracing;
 
 /// Most instructions in a block: long blocks save jumps, too long ones waste translation on paths
 /// never taken.
@@ -107,6 +110,10 @@ struct Translation<'a> {
     scratch: Emitter,
     /// Where instructions with checks start, and where they go on behind their checks.
     passed: Vec<(u32, u32)>,
+    /// If it is to be traced.
+    tracing: Option<Tracing<'a>>,
+    /// Where the block starts, in the guest and in the host.
+    head: (u64, u32),
 }
 
 /// Translates a block that starts at `pc`. None if there is no code at `pc`.
@@ -116,6 +123,7 @@ pub fn translate(
     pc: u64,
     shape: Shape,
     checks: &Checks,
+    book: Option<&mut Book>,
 ) -> Option<Block> {
     decode(fetch, pc)?;
     let lengths_base = region.lengths_end();
@@ -136,6 +144,8 @@ pub fn translate(
         finder: touches::Finder::default(),
         scratch: Emitter::empty(),
         passed: Vec::new(),
+        tracing: book.filter(|_| checks.trace).map(Tracing::new),
+        head: (pc, 0),
     };
     let entry = t.block(pc);
     Some(t.finish(entry))
@@ -204,6 +214,7 @@ impl Translation<'_> {
             stubs::dispatch_stub(self.region, &mut self.code, pc, live);
         }
         let entry = self.code.here();
+        self.head.1 = entry;
         if self.shape.mutable {
             // The head: five bytes that invalidation turns into a jump.
             self.code.raw(&HEAD);
@@ -227,7 +238,7 @@ impl Translation<'_> {
             host_len: 0,
         });
         // Code that is translated already is joined, not translated again.
-        let join = if self.shape.mutable || self.shape.single.is_some() {
+        let join = if self.shape.mutable || self.shape.single.is_some() || self.tracing.is_some() {
             u64::MAX
         } else {
             self.region.next_translated(start + 1)
@@ -240,17 +251,19 @@ impl Translation<'_> {
             let decoded = if stop {
                 None
             } else {
-                decode_with_offset(self.fetch, pc)
+                decode_with_offset(self.fetch, pc).filter(|(ins, _)| self.joins(ins))
             };
             let Some((ins, displacement)) = decoded else {
                 // Never at the very first instruction: `translate` has decoded it. Falling from
                 // one body of code into another isn't a branch and counts no tick.
+                self.trace_end(false, 0);
                 self.fall_to(pc);
                 self.close_run();
                 return None;
             };
             let before = self.code.bytes.len();
             self.checks_before(&ins);
+            self.trace_before(&ins);
             if let Some(branch) = self.fusible(&ins, join) {
                 self.compare_and_branch(&ins, &branch);
                 self.count += 2;
@@ -269,6 +282,7 @@ impl Translation<'_> {
             self.displacement = displacement;
             let next = self.instruction(&ins, &mut spilled);
             self.count += 1;
+            self.trace_after(&ins);
             self.push_lengths(ins.len(), self.code.bytes.len() - before, spilled);
             match next {
                 Next::Sequential => pc = ins.next_ip(),
@@ -362,13 +376,18 @@ impl Translation<'_> {
 
     /// Leaves to the engine, which carries the instruction out and goes on behind it.
     fn emulate(&mut self, ins: &Instruction) -> Next {
+        self.trace_end(false, 0);
         self.code.exit_arg(ins.ip());
         self.code.exit(Exit::Emulate as usize);
         Next::End
     }
 
     fn syscall(&mut self, ins: &Instruction, spilled: &mut Spilled) -> Next {
+        let end = self.new_end(false, 0);
         let leave = |code: &mut Emitter| {
+            if let Some((id, size)) = end {
+                trace::end_kept(code, id, size);
+            }
             // rcx and r11 are the kernel's to spoil; the engine sets them.
             code.exit_arg(ins.next_ip());
             code.exit(Exit::Syscall as usize);
@@ -407,6 +426,7 @@ impl Translation<'_> {
     fn pop_flags(&mut self, ins: &Instruction) {
         // test dword [rsp], TF
         self.code.raw(&[0xf7, 0x04, 0x24, 0x00, 0x01, 0x00, 0x00]);
+        // A trace adds some fifty bytes: a short jump still reaches.
         let usual = self.code.jcc_short(CC_Z);
         self.emulate(ins);
         self.code.bind_short(usual);
@@ -438,6 +458,10 @@ impl Translation<'_> {
     fn find(&self, target: u64) -> Option<u32> {
         if self.shape.mutable {
             return None;
+        }
+        if self.tracing.is_some() {
+            let (pc, entry) = self.head;
+            return self.region.find(target).or((target == pc).then_some(entry));
         }
         self.region
             .find(target)
@@ -476,10 +500,12 @@ impl Translation<'_> {
     /// Copies the block into the region and makes it known.
     fn finish(self, entry: u32) -> Block {
         let region = self.region;
+        let host = self.code.address(0)..self.code.here();
         region.place_hot(&self.code);
         region.add_lengths(&self.lengths);
         region.add_passed(&self.passed);
-        let enterable = !self.shape.mutable && self.shape.single.is_none();
+        let traced = self.tracing.is_some();
+        let enterable = !self.shape.mutable && self.shape.single.is_none() && !traced;
         let mut guest = Vec::with_capacity(self.runs.len());
         for (number, run) in self
             .runs
@@ -489,6 +515,22 @@ impl Translation<'_> {
         {
             region.add_run(*run, enterable && !self.loop_runs.contains(&number));
             guest.push(run.guest..run.guest + run.guest_len as u64);
+        }
+        if let Some(tracing) = self.tracing {
+            let piece = |run: &std::ops::Range<u64>| {
+                // SAFETY: these bytes were just decoded.
+                let bytes = unsafe {
+                    let len = (run.end - run.start) as usize;
+                    std::slice::from_raw_parts(run.start as *const u8, len)
+                };
+                (run.start, bytes.to_vec())
+            };
+            tracing
+                .book
+                .close(tracing.open, host, guest.iter().map(piece).collect());
+            if !self.shape.mutable {
+                region.add_head(self.head.0, entry);
+            }
         }
         Block {
             entry,

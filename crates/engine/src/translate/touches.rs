@@ -46,6 +46,7 @@ pub enum Kind {
 pub struct Finder {
     factory: InstructionInfoFactory,
     found: Vec<Touch>,
+    written: u32,
 }
 
 impl Default for Finder {
@@ -53,6 +54,7 @@ impl Default for Finder {
         Finder {
             factory: InstructionInfoFactory::new(),
             found: Vec::new(),
+            written: 0,
         }
     }
 }
@@ -60,13 +62,40 @@ impl Default for Finder {
 impl Finder {
     /// The accesses of an instruction. What the kernel does in a system call isn't among them.
     pub fn touches(&mut self, ins: &Instruction) -> &[Touch] {
+        self.find(ins, InstructionInfoOptions::NO_REGISTER_USAGE);
+        &self.found
+    }
+
+    /// The same, to be asked for; and which general registers it writes.
+    pub fn look(&mut self, ins: &Instruction) {
+        self.find(ins, InstructionInfoOptions::NONE);
+    }
+
+    pub fn all(&self) -> &[Touch] {
+        &self.found
+    }
+
+    /// General registers that the instruction writes, or may write, a bit each.
+    pub fn written(&self) -> u32 {
+        self.written
+    }
+
+    fn find(&mut self, ins: &Instruction, options: u32) {
         self.found.clear();
+        self.written = 0;
         if ins.mnemonic() == Mnemonic::Syscall {
             self.found.extend(time_call(ins.ip()));
-            return &self.found;
+            const RAX_RCX_R11: u32 = 1 | 1 << 1 | 1 << 11;
+            self.written = RAX_RCX_R11;
+            return;
         }
-        let options = InstructionInfoOptions::NO_REGISTER_USAGE;
         let info = self.factory.info_options(ins, options);
+        for used in info.used_registers() {
+            let full = used.register().full_register();
+            if full.is_gpr64() && kinds(used.access()).1 {
+                self.written |= 1 << full.number();
+            }
+        }
         for used in info.used_memory() {
             let (read, write) = kinds(used.access());
             if !read && !write {
@@ -94,7 +123,6 @@ impl Finder {
                 ..NOWHERE
             });
         }
-        &self.found
     }
 }
 

@@ -29,6 +29,7 @@ const WANTED: Instruments = Instruments {
     watches: Vec::new(),
     shadow: true,
     exact: false,
+    trace: false,
     every: None,
 };
 

@@ -10,7 +10,9 @@
 //! - `travel`: going forward
 //! - `limit`: a stream that ends where its replay diverges
 //! - `stops`, `search`: where to stop, and going forward until one comes
+//! - `observe`: going forward with somebody looking on; each analysis is an observer
 //! - `touches`, `owners`, `collect`: which memory several threads touch, and who touches it where
+//! - `trace`: all instructions and what they touch
 //! - `excursion`, `answers`: leaving the recording
 //! - `show`: registers, memory, mappings, threads
 
@@ -19,6 +21,7 @@ mod channel;
 mod collect;
 mod excursion;
 mod limit;
+mod observe;
 mod owners;
 pub mod protocol;
 mod search;
@@ -27,6 +30,7 @@ mod show;
 pub mod spawn;
 mod stops;
 mod touches;
+mod trace;
 mod travel;
 
 pub use spawn::{Started, start};

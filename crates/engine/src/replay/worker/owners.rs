@@ -125,16 +125,14 @@ impl Owners {
         }
     }
 
-    /// What is shared, from a granule on; at most so many.
-    pub fn shared(&self, from: u32, most: usize) -> Vec<Granules> {
+    /// What is shared, in order.
+    pub fn shared(&self) -> Vec<Granules> {
         let mut found: Vec<Granules> = Vec::new();
-        let mut next = self.shadow.next_used(from);
+        let mut next = self.shadow.next_used(0);
         while let Some(granule) = next {
             if self.shadow.state(granule) == SHARED {
-                let full = found.len() == most;
                 match found.last_mut() {
                     Some(last) if last.first + last.count == granule => last.count += 1,
-                    _ if full => break,
                     _ => found.push(Granules {
                         first: granule,
                         count: 1,

@@ -15,6 +15,8 @@ pub const LONGEST: usize = 128 << 10;
 pub const LONGEST_READ: usize = 64 << 10;
 /// So many channels are made at the start, and no more: as many workers can live at once.
 pub const CHANNELS: usize = 512;
+/// So many buffers (`crate::trace::buffer`): as many workers can observe at once.
+pub const BUFFERS: usize = 8;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
@@ -51,20 +53,27 @@ pub enum Command {
     /// Run on from here as an excursion, at most so many ticks: only the current thread, with system calls
     /// answered from nothing but this process. Stops at breakpoints. [`Reply::Excursion`].
     Run { ticks: u64 },
-    /// Go to the end, or as far as one is let, and find which memory several threads touch. [`Reply::Surveyed`].
-    Survey,
-    /// What [`Command::Survey`] has found, from there on, as much as fits. [`Reply::Shared`].
-    Shared { from: u32 },
-    /// Memory that [`Command::Collect`] is to look at, besides what was named before. No reply.
-    Share(Vec<Granules>),
-    /// Go to the end, or as far as one is let, and collect accesses to that memory. [`Reply::Surveyed`].
-    Collect { most: u64 },
-    /// What [`Command::Collect`] has found, in order, from that number on, as much as fits. [`Reply::Touches`].
-    Touches { from: u64 },
+    /// Look at the replay on the way to a goal; what is seen goes into one of the buffers. [`Reply::Observed`].
+    Observe {
+        look: Observation,
+        goal: Goal,
+        buffer: u32,
+    },
     /// Stop what you do. No reply of its own; ignored by a worker that does nothing.
     Interrupt,
     /// End. No reply.
     End,
+}
+
+/// What to look at, and what comes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Observation {
+    /// Which memory several threads touch: a `Vec<Granules>` in the buffer.
+    Sharing,
+    /// Accesses to the memory that stands in the buffer, at most so many: a `Vec<Touch>` in its place.
+    Touches { most: u64 },
+    /// Each instruction and what it touches ([`crate::trace`]).
+    Trace,
 }
 
 /// How far.
@@ -179,12 +188,11 @@ pub enum Reply {
     Refused(String),
     /// The replay isn't what was recorded: this worker is of no more use.
     Diverged(Box<Diverged>),
-    /// All of it was seen: the end was reached, and nothing was too much.
-    Surveyed {
+    /// `complete`: all of it was seen, and nothing was too much.
+    Observed {
+        stopped: Stopped,
         complete: bool,
     },
-    Shared(Vec<Granules>),
-    Touches(Vec<Touch>),
     /// How far a long [`Command::Advance`] has come, every half second or so.
     Progress {
         work: u64,

@@ -1,5 +1,6 @@
 //! A worker: takes commands one after the other until it is told to end, or nobody is left to tell it.
 
+use std::ops::Range;
 use std::os::fd::RawFd;
 
 use clew_recording::event::{Event, Record, ThreadId};
@@ -9,7 +10,6 @@ use super::channel::{Channel, Received};
 use super::excursion::Astray;
 use super::protocol::{CHANNELS, Command, EventStop, Limit, Mark, Reply, Stopped};
 use super::stops::{Seen, Wanted};
-use super::touches::Sharing;
 use super::travel::Halt;
 use crate::kernel::stop;
 use crate::replay::Machine;
@@ -46,8 +46,12 @@ pub struct Worker {
     pub(super) came_by: Option<EventStop>,
     /// This worker has left the recording.
     pub(super) astray: Option<Astray>,
-    /// What was found, or is to be found, of memory that several threads touch.
-    pub(super) sharing: Sharing,
+    /// An observer was told of the instruction that the thread stands on.
+    pub(super) past: bool,
+    /// Memory that was mapped or unmapped by the last events, while somebody wants to know.
+    pub(super) renewed: Option<Vec<Range<u64>>>,
+    /// The descriptor of the first buffer.
+    pub(super) buffers: RawFd,
     /// A command that came while another was carried out.
     waiting: Option<Command>,
 }
@@ -64,6 +68,7 @@ impl Worker {
         machine: Machine,
         mut readers: Vec<StreamReader>,
         first: RawFd,
+        buffers: RawFd,
         commander: i32,
     ) -> Worker {
         readers.reverse();
@@ -87,7 +92,9 @@ impl Worker {
             came_from: (Mark::default(), 0),
             came_by: None,
             astray: None,
-            sharing: Sharing::default(),
+            past: false,
+            renewed: None,
+            buffers,
             waiting: None,
         }
     }
@@ -134,7 +141,7 @@ impl Worker {
     fn obey(&mut self, command: Command) -> Result<Option<Reply>, Halt> {
         let reply = match command {
             Command::Fork { channel } => return self.fork(channel),
-            Command::Advance { .. } | Command::Step | Command::Survey | Command::Collect { .. }
+            Command::Advance { .. } | Command::Step | Command::Observe { .. }
                 if self.astray.is_some() =>
             {
                 Reply::Refused("an excursion can't follow the recording any more".into())
@@ -166,14 +173,7 @@ impl Worker {
                 self.set_registers(thread, &registers)?
             }
             Command::Run { ticks } => self.run_astray(ticks)?,
-            Command::Survey => self.survey()?,
-            Command::Shared { from } => self.show_shared(from),
-            Command::Share(granules) => {
-                self.sharing.share(&granules)?;
-                return Ok(None);
-            }
-            Command::Collect { most } => self.collect(most)?,
-            Command::Touches { from } => self.show_touches(from),
+            Command::Observe { look, goal, buffer } => self.observation(look, goal, buffer)?,
         };
         Ok(Some(reply))
     }

@@ -11,7 +11,7 @@ use std::os::unix::net::UnixDatagram;
 use clew_recording::event::{Origin, StreamId};
 use clew_recording::reader::Recording;
 
-use super::protocol::{CHANNELS, Reply};
+use super::protocol::{BUFFERS, CHANNELS, Reply};
 use super::serve::Worker;
 use crate::cache::store::Store;
 use crate::kernel::stop;
@@ -22,11 +22,14 @@ use crate::replay::forks::{self, Guard};
 use crate::replay::tree::{open_store, socket_pair};
 use crate::replay::{jail, leash, run};
 use crate::syscall;
+use crate::trace::buffer;
 
 /// A worker was started.
 pub struct Started {
     /// The commanding ends, by number; they are closed on exec.
     pub channels: Vec<OwnedFd>,
+    /// What workers put what they see into.
+    pub buffers: Vec<OwnedFd>,
     /// The first worker, which serves on channel 0.
     pub pid: i32,
     /// What workers say on stderr: an engine's last words.
@@ -69,6 +72,10 @@ pub fn start(
             theirs.push(OwnedFd::from_raw_fd(there));
         }
     }
+    let mut buffers = Vec::with_capacity(BUFFERS);
+    for _ in 0..BUFFERS {
+        buffers.push(buffer::create().map_err(no("shared memory"))?);
+    }
     let (held, end) = leash::new().map_err(no("pipe"))?;
     let (here, there) = UnixDatagram::pair().map_err(no("socket"))?;
     let commander = std::process::id() as i32;
@@ -85,6 +92,7 @@ pub fn start(
         };
         return Ok(Started {
             channels: mine,
+            buffers,
             pid: pid as i32,
             words,
             leash: held,
@@ -103,10 +111,13 @@ pub fn start(
         super::channel::Channel::new(channel).send(&Reply::Refused(text));
         stop::exit(stop::STATUS)
     };
-    let first = match in_a_row(theirs) {
+    let channel = theirs[0].as_raw_fd();
+    let theirs: Vec<OwnedFd> = theirs.into_iter().chain(buffers).collect();
+    let first = match in_a_row(&theirs) {
         Ok(first) => first,
-        Err((channel, error)) => unable(channel, format!("no room for descriptors: {error}")),
+        Err(error) => unable(channel, format!("no room for descriptors: {error}")),
     };
+    drop(theirs);
     let setup = Setup {
         recording,
         way,
@@ -190,25 +201,27 @@ impl Setup<'_> {
             .map(|&stream| self.recording.stream(stream))
             .collect();
         let readers = readers.map_err(|e| e.to_string())?;
-        Ok(Worker::new(machine, readers, self.first, self.commander))
+        let buffers = self.first + CHANNELS as RawFd;
+        let (first, commander) = (self.first, self.commander);
+        Ok(Worker::new(machine, readers, first, buffers, commander))
     }
 }
 
 /// Moves descriptors to numbers that follow each other, so that a filter can tell them; the first one's.
-/// On failure a descriptor that can still be used.
-fn in_a_row(fds: Vec<OwnedFd>) -> Result<RawFd, (RawFd, io::Error)> {
+/// The old ones stay open if that fails.
+fn in_a_row(fds: &[OwnedFd]) -> io::Result<RawFd> {
     let top = fds.iter().map(AsRawFd::as_raw_fd).max().unwrap_or(0);
     // Behind all there are, files of the recording included.
     // SAFETY: makes a descriptor, closed on exec.
     let free = unsafe { libc::fcntl(top, libc::F_DUPFD_CLOEXEC, top + 1) };
     if free < 0 {
-        return Err((top, io::Error::last_os_error()));
+        return Err(io::Error::last_os_error());
     }
     for (n, fd) in fds.iter().enumerate() {
         let to = free + n as RawFd;
         // SAFETY: numbers behind all that are in use.
         if unsafe { libc::dup3(fd.as_raw_fd(), to, libc::O_CLOEXEC) } < 0 {
-            return Err((top, io::Error::last_os_error()));
+            return Err(io::Error::last_os_error());
         }
     }
     Ok(free)

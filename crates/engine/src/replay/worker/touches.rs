@@ -1,21 +1,22 @@
 //! Accesses of different threads to the same memory, by replaying twice: once to find which memory that is
 //! (`owners`), and once to see who touches it (`collect`).
 //!
-//! In: a worker that stands where nothing is shared yet. Out: what was found, asked for piece by piece. What the kernel
+//! In: a worker that stands where nothing is shared yet. Out: what was found, in a buffer. What the kernel
 //! does in system calls isn't looked at.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use clew_recording::event::{Event, Record, ThreadId};
+use clew_recording::event::ThreadId;
 use clew_recording::maps::Change;
 
 use super::collect::{Collector, Standing};
-use super::limit::ahead;
+use super::observe::{Observer, Sight, Stays};
 use super::owners::Owners;
-use super::protocol::{EventStop, Goal, Granules, LONGEST, Reply, Touch};
+use super::protocol::{EventStop, Goal, Granules, Reply, Stopped, Why};
 use super::serve::Worker;
-use super::travel::{Done, Halt, Leg};
+use super::trace::tell;
+use super::travel::{Done, Halt};
 use crate::cache::accesses::Access;
 use crate::cache::instruments::Instruments;
 use crate::cache::shadow::Shadow;
@@ -23,30 +24,8 @@ use crate::context::RSP;
 use crate::layout;
 use crate::memory::Memory;
 use crate::replay::Machine;
-use crate::replay::approach::{Came, Stepped};
+use crate::trace::buffer::Buffer;
 
-/// What a worker has found out.
-#[derive(Default)]
-pub struct Sharing {
-    shared: Vec<Granules>,
-    /// Found by a survey.
-    owners: Option<Box<Owners>>,
-    touches: Vec<Touch>,
-    /// Memory that was mapped or unmapped by the last events, while somebody wants to know.
-    renewed: Option<Vec<Range<u64>>>,
-}
-
-/// What is done at each access.
-enum Look {
-    Owners(Box<Owners>),
-    Collect(Box<Collector>),
-}
-
-/// So many of each fit into a message: the largest numbers have ten bytes.
-const RANGES_AT_ONCE: usize = LONGEST / 16;
-const TOUCHES_AT_ONCE: usize = LONGEST / 80;
-/// Memory to look at: no more than this.
-const MOST_RANGES: usize = 1 << 20;
 /// After so many accesses it looks for commands.
 const AT_ONCE: u32 = 1 << 13;
 /// A thread's own memory behind its stack: what glibc has at the thread pointer.
@@ -54,28 +33,30 @@ const BEHIND_POINTER: u64 = 4096;
 /// Maps are placed from the top down; of those near it a granule's state is sure to be their own.
 const NEAR_TOP: Range<u64> = layout::HIGH_MAPS.end - (32 << 30)..layout::HIGH_MAPS.end;
 
-impl Sharing {
-    /// More memory to look at.
-    pub fn share(&mut self, granules: &[Granules]) -> Done {
-        if self.shared.len() + granules.len() > MOST_RANGES {
-            return Err(Halt::Refused("that much memory can't be looked at".into()));
-        }
-        self.shared.extend_from_slice(granules);
-        Ok(())
-    }
+/// What is done at each access.
+enum Look {
+    Owners(Box<Owners>),
+    Collect(Box<Collector>),
+}
 
-    /// An effect that changes mappings.
-    pub fn mapped(&mut self, change: &[u8]) {
-        let Some(renewed) = &mut self.renewed else {
-            return;
-        };
-        match Change::decode(change) {
-            Ok(Change::Map { mapping, .. }) => {
-                renewed.push(mapping.pages.start..mapping.pages.end);
-            }
-            Ok(Change::Unmap(pages)) => renewed.push(pages.start..pages.end),
-            _ => {}
-        }
+/// Tells one of them of all accesses that aren't passed in translated code.
+struct Looking {
+    look: Look,
+    /// Children of vfork: their parents wait for them, so nothing of theirs could happen in another order.
+    borrowers: BTreeSet<ThreadId>,
+    /// The memory of a thread that was just made.
+    new: Option<Range<u64>>,
+    /// The thread that runs now is one whose accesses are told.
+    counts: bool,
+    left: u32,
+}
+
+/// Memory that an effect has mapped or unmapped.
+pub(super) fn renewed_by(change: &[u8]) -> Option<Range<u64>> {
+    match Change::decode(change) {
+        Ok(Change::Map { mapping, .. }) => Some(mapping.pages.start..mapping.pages.end),
+        Ok(Change::Unmap(pages)) => Some(pages.start..pages.end),
+        _ => None,
     }
 }
 
@@ -128,6 +109,72 @@ impl Look {
     }
 }
 
+impl Looking {
+    fn new(look: Look) -> Looking {
+        Looking {
+            look,
+            borrowers: BTreeSet::new(),
+            new: None,
+            counts: true,
+            left: AT_ONCE,
+        }
+    }
+}
+
+impl Observer for Looking {
+    fn instruments(&mut self, _worker: &Worker) -> Instruments {
+        Instruments {
+            shadow: true,
+            ..Instruments::default()
+        }
+    }
+
+    fn here(&mut self, worker: &mut Worker, reached: bool) -> Done<Option<Why>> {
+        let renewed = worker.renewed.iter_mut();
+        let renewed = renewed.flat_map(|renewed| renewed.drain(..));
+        for range in renewed.chain(self.new.take()) {
+            self.look.renewed(&range);
+        }
+        let current = worker.machine.current;
+        self.counts = !self.borrowers.contains(&current);
+        if self.counts {
+            self.look.turn(current);
+        }
+        self.left = AT_ONCE;
+        Ok(reached.then_some(Why::Goal))
+    }
+
+    fn done(&mut self, worker: &mut Worker) -> Done {
+        if let Some(EventStop::NewThread { thread }) = worker.came_by {
+            match worker.waits_for_child() {
+                true => drop(self.borrowers.insert(thread)),
+                false => self.new = worker.stack_of(thread),
+            }
+        }
+        Ok(())
+    }
+
+    fn single(&mut self, worker: &mut Worker) -> Done<Option<Why>> {
+        if !worker.past && self.counts {
+            let events = worker.reader.position();
+            self.look.instruction(&mut worker.machine, events);
+        }
+        Ok(None)
+    }
+
+    fn passes(&mut self, sight: Sight<'_>) -> bool {
+        if self.counts {
+            self.look.instruction(sight.machine, sight.events);
+        }
+        self.left -= 1;
+        self.left > 0
+    }
+
+    fn stays(&mut self, _worker: &mut Worker) -> Stays {
+        Stays::Passed
+    }
+}
+
 /// A long access as far as there is memory: what is behind would fault.
 fn mapped(memory: &Memory, access: &Access) -> Access {
     const LONG: u64 = 256;
@@ -148,132 +195,46 @@ fn mapped(memory: &Memory, access: &Access) -> Access {
 }
 
 impl Worker {
-    pub(super) fn survey(&mut self) -> Done<Reply> {
+    /// Goes to the end, or as far as one is let, and finds which memory several threads touch.
+    pub(super) fn survey(&mut self, goal: Goal, buffer: &mut Buffer) -> Done<Reply> {
         let owners = Box::new(Owners::new(Look::shadow()?));
-        let (look, complete) = self.look(Look::Owners(owners))?;
-        if let Look::Owners(owners) = look {
-            self.sharing.owners = Some(owners);
-        }
-        Ok(Reply::Surveyed { complete })
+        let (look, stopped) = self.look(Look::Owners(owners), goal)?;
+        let complete = stopped.why != Why::Interrupted;
+        let shared = match look {
+            Look::Owners(owners) => owners.shared(),
+            Look::Collect(_) => Vec::new(),
+        };
+        tell(buffer, &shared, stopped, complete)
     }
 
-    pub(super) fn collect(&mut self, most: u64) -> Done<Reply> {
-        // One that has surveyed stands at the end.
-        self.sharing.owners = None;
+    /// The same, and collects accesses to that memory.
+    pub(super) fn collect(&mut self, goal: Goal, most: u64, buffer: &mut Buffer) -> Done<Reply> {
+        let granules = postcard::from_bytes::<Vec<Granules>>(&buffer.result());
+        let granules = granules.map_err(|_| Halt::Refused("no memory to look at".into()))?;
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let mut collector = Box::new(Collector::new(Look::shadow()?, most));
-        for granules in self.sharing.shared.drain(..) {
+        for granules in granules {
             collector.watch(&granules);
         }
-        let (look, mut complete) = self.look(Look::Collect(collector))?;
-        if let Look::Collect(collector) = look {
-            let (touches, all) = collector.end();
-            self.sharing.touches = touches;
-            complete &= all;
-        }
-        Ok(Reply::Surveyed { complete })
-    }
-
-    pub(super) fn show_shared(&mut self, from: u32) -> Reply {
-        let owners = self.sharing.owners.as_ref();
-        let shared = owners.map(|owners| owners.shared(from, RANGES_AT_ONCE));
-        Reply::Shared(shared.unwrap_or_default())
-    }
-
-    pub(super) fn show_touches(&mut self, from: u64) -> Reply {
-        let touches = usize::try_from(from).ok();
-        let touches = touches.and_then(|from| self.sharing.touches.get(from..));
-        let touches = touches.unwrap_or_default().iter().take(TOUCHES_AT_ONCE);
-        Reply::Touches(touches.copied().collect())
-    }
-
-    /// Replays on to the end, or until somebody interrupts: whether it came to the end.
-    fn look(&mut self, mut look: Look) -> Done<(Look, bool)> {
-        let wanted = Instruments {
-            shadow: true,
-            ..Instruments::default()
+        let (look, stopped) = self.look(Look::Collect(collector), goal)?;
+        let (touches, all) = match look {
+            Look::Collect(collector) => collector.end(),
+            Look::Owners(_) => Default::default(),
         };
-        let machine = &mut self.machine;
-        machine.code.instrument(machine.gs, &machine.memory, wanted);
-        self.sharing.renewed = Some(Vec::new());
-        let looked = self.look_on(&mut look);
-        self.sharing.renewed = None;
+        let complete = all && stopped.why != Why::Interrupted;
+        tell(buffer, &touches, stopped, complete)
+    }
+
+    /// Replays on to the goal, or until somebody interrupts.
+    fn look(&mut self, look: Look, goal: Goal) -> Done<(Look, Stopped)> {
+        self.renewed = Some(Vec::new());
+        let mut looking = Looking::new(look);
+        let stopped = self
+            .pass_silent()
+            .and_then(|()| self.observe(goal, &mut looking));
+        self.renewed = None;
         self.instrument(false);
-        Ok((look, looked?))
-    }
-
-    fn look_on(&mut self, look: &mut Look) -> Done<bool> {
-        // What the instruction that the thread stands on touches was noted.
-        let mut past = false;
-        let mut new = None;
-        // Children of vfork: their parents wait for them, so nothing of theirs could happen in another order.
-        let mut borrowers = BTreeSet::new();
-        loop {
-            self.pass_silent()?;
-            self.renew(look, new.take());
-            let current = self.machine.current;
-            let counts = !borrowers.contains(&current);
-            if counts {
-                look.turn(current);
-            }
-            let leg = self.leg(Goal::End)?;
-            if self.shall_stop() {
-                return Ok(false);
-            }
-            match leg {
-                Leg::Over(_) => return Ok(true),
-                Leg::Event => {
-                    let next = self.reader.peek()?;
-                    past = matches!(next, Some(Record::Event(Event::Shared { .. })));
-                    self.apply()?;
-                    if let Some(EventStop::NewThread { thread }) = self.came_by {
-                        match self.waits_for_child() {
-                            true => drop(borrowers.insert(thread)),
-                            false => new = self.stack_of(thread),
-                        }
-                    }
-                }
-                Leg::Single => {
-                    if !past && counts {
-                        look.instruction(&mut self.machine, self.reader.position());
-                    }
-                    past = self.single()? == Stepped::Due;
-                }
-                Leg::Run { limit, .. } => {
-                    let look = counts.then_some(&mut *look);
-                    past = self.look_running(look, limit, past)?;
-                }
-            }
-        }
-    }
-
-    /// Runs, at most to `limit` ticks after the last event. Whether the instruction that the thread stands on then
-    /// was looked at.
-    fn look_running(&mut self, mut look: Option<&mut Look>, limit: u64, past: bool) -> Done<bool> {
-        let events = self.reader.position();
-        let Some(Record::Event(event)) = ahead(&mut self.reader, &self.limit)? else {
-            return Ok(past);
-        };
-        let mut left = AT_ONCE;
-        let came = self
-            .machine
-            .approach_past(event, limit, past, &mut |machine| {
-                if let Some(look) = &mut look {
-                    look.instruction(machine, events);
-                }
-                left -= 1;
-                left > 0
-            })?;
-        self.steps = (came == Came::Limit).then_some(0);
-        Ok(came != Came::Limit)
-    }
-
-    /// Tells of memory that isn't what it was before the last events.
-    fn renew(&mut self, look: &mut Look, new: Option<Range<u64>>) {
-        let renewed = self.sharing.renewed.iter_mut();
-        for range in renewed.flat_map(|renewed| renewed.drain(..)).chain(new) {
-            look.renewed(&range);
-        }
+        Ok((looking.look, stopped?))
     }
 
     /// Whether the current thread waits for the child that it has just made.

@@ -11,6 +11,7 @@ use super::limit::ahead;
 use super::protocol::{At, Goal, Mark, Next, Reply, Stopped, Take, Why};
 use super::serve::Worker;
 use super::stops::stop_behind;
+use super::touches::renewed_by;
 use crate::context::RSP;
 use crate::replay::approach::{Came, Stepped, place_of};
 use crate::replay::machine::Divergence;
@@ -137,6 +138,7 @@ impl Worker {
         let Some(Record::Event(event)) = self.reader.peek()? else {
             return Err(Halt::Unreadable("an effect without an event".into()));
         };
+        let at = self.machine.gs.regs.rip;
         let waits = self.machine.threads.get(&self.machine.current);
         let waited = waits.and_then(|thread| thread.waits).map(|call| call.nr);
         self.came_by = stop_behind(event, waited);
@@ -150,12 +152,15 @@ impl Worker {
                 let seen = self.wanted.written(addr, bytes.len() as u64);
                 self.kernel_wrote = self.kernel_wrote.or(seen);
             }
-            if let Effect::Map(bytes) = effect {
-                self.sharing.mapped(bytes);
+            if let Effect::Map(bytes) = effect
+                && let Some(renewed) = &mut self.renewed
+            {
+                renewed.extend(renewed_by(bytes));
             }
         }
         self.steps = Some(0);
         self.whole = self.reader.position();
+        self.trace_event(at);
         self.told = self.whole;
         Ok(())
     }
