@@ -27,6 +27,7 @@ mod watch;
 use std::ffi::{CStr, CString, c_char, c_int};
 
 use arguments::Command;
+use clew_engine::replay::worker::spawn;
 use clew_engine::start::{self, Request};
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -47,6 +48,12 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const 
             Ok(request) => start::run(request),
             Err(error) => return run::failed(&error),
         }
+    }
+    if argv
+        .get(1)
+        .is_some_and(|&word| word.to_bytes() == spawn::ARGUMENT.as_bytes())
+    {
+        spawn::become_worker();
     }
     let command = arguments::parse(&argv);
     if let Ok(command) = &command

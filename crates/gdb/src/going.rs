@@ -8,7 +8,7 @@ use clew_timeline::{Direction, EventStop, Next, Reason, Stop, Target};
 use crate::report::{self, Report};
 use crate::resume::{self, Resume};
 use crate::session::{Answer, FAILED, Session, UNKNOWN};
-use crate::{Error, Result, ids, signals};
+use crate::{Error, Result, ids, signals, wire};
 
 const END: &str = "replaylog:end;";
 const BEGIN: &str = "replaylog:begin;";
@@ -131,7 +131,7 @@ impl Session<'_> {
                 return Ok(stop);
             }
             let interrupted = match &self.wire {
-                Some(wire) => wire.borrow_mut().wants_interrupt(),
+                Some(wire) => wire::held(wire).wants_interrupt(),
                 None => false,
             };
             if interrupted {

@@ -3,11 +3,10 @@
 //! What makes the program go is in `going`, what-ifs are in `whatif`, questions in `queries`, our own
 //! commands in `commands`.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use clew_recording::event::{Start, StreamId, ThreadId};
@@ -23,7 +22,7 @@ use crate::points::Points;
 use crate::report::{self, Report};
 use crate::whatif::WhatIf;
 use crate::wire::{Incoming, LONGEST, Wire};
-use crate::{Error, Helper, Result, hex, registers, signals};
+use crate::{Error, Helper, Result, hex, registers, signals, wire};
 
 /// A memory access of gdb's is answered with at most so many bytes.
 const LONGEST_READ: u64 = (LONGEST as u64 - 64) / 2;
@@ -49,7 +48,7 @@ pub struct Session<'a> {
     pub(crate) stream: StreamId,
     trace: bool,
     first: Option<Target>,
-    pub(crate) wire: Option<Rc<RefCell<Wire>>>,
+    pub(crate) wire: Option<Arc<Mutex<Wire>>>,
     pub(crate) points: Points,
     /// Signals that gdb doesn't want to hear of: bit n - 1 for signal n.
     passed: u64,
@@ -143,14 +142,14 @@ impl<'a> Session<'a> {
 
     /// Serves one gdb until it goes away. `ended`: asked now and then if all is to end.
     pub fn serve(&mut self, socket: UnixStream, ended: fn() -> bool) -> Result<()> {
-        let wire = Rc::new(RefCell::new(Wire::new(socket, self.trace)));
+        let wire = Arc::new(Mutex::new(Wire::new(socket, self.trace)));
         self.wire = Some(wire.clone());
         let watched = wire.clone();
-        let watcher = move |_| ended() || watched.borrow_mut().wants_interrupt();
+        let watcher = move |_| ended() || wire::held(&watched).wants_interrupt();
         self.timeline.set_watcher(Box::new(watcher));
         self.points.clear();
         while !ended() {
-            let incoming = wire.borrow_mut().next()?;
+            let incoming = wire::held(&wire).next()?;
             match incoming {
                 None => break,
                 Some(Incoming::Signal) => {}
@@ -159,7 +158,7 @@ impl<'a> Session<'a> {
                 Some(Incoming::Packet(packet)) => {
                     let answer = self.answer(&packet)?;
                     if let Answer::Reply(reply) = answer {
-                        wire.borrow_mut().send(&reply)?;
+                        wire::held(&wire).send(&reply)?;
                     }
                 }
             }
@@ -178,7 +177,7 @@ impl<'a> Session<'a> {
     /// Text on gdb's console; only while gdb waits for the program.
     pub(crate) fn say(&self, text: &str) -> Result<()> {
         match &self.wire {
-            Some(wire) => Ok(wire.borrow_mut().say(text)?),
+            Some(wire) => Ok(wire::held(&wire).say(text)?),
             None => Ok(()),
         }
     }
@@ -286,7 +285,7 @@ impl<'a> Session<'a> {
     fn set(&mut self, rest: &[u8]) -> Result<Answer> {
         if rest == b"StartNoAckMode" {
             if let Some(wire) = &self.wire {
-                let mut wire = wire.borrow_mut();
+                let mut wire = wire::held(&wire);
                 // The last one that is acknowledged.
                 wire.send(b"OK")?;
                 wire.stop_acknowledging();

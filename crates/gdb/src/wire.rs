@@ -6,6 +6,7 @@
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What gdb may send in one packet, and what it gets.
 pub const LONGEST: usize = 0x20000;
@@ -29,6 +30,11 @@ pub struct Wire {
     acknowledges: bool,
     closed: bool,
     trace: bool,
+}
+
+/// The wire, for who asks between two packets whether gdb wants something.
+pub fn held(wire: &Mutex<Wire>) -> MutexGuard<'_, Wire> {
+    wire.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Wire {

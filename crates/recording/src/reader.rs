@@ -119,6 +119,11 @@ impl Recording {
         Recording::from_log(file, folder)
     }
 
+    /// Another descriptor of the log.
+    pub fn log(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
     /// The same with a log that is open already.
     pub fn from_log(file: File, folder: &Path) -> Result<Recording, OpenError> {
         let path = folder.join(log::NAME);

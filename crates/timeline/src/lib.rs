@@ -42,6 +42,7 @@ mod usage;
 pub mod watch;
 mod worker;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub use clew_engine::replay::worker::protocol::{
@@ -93,6 +94,8 @@ pub struct Settings {
     pub unlocked: bool,
     /// Compare memory wherever the recording has a checksum of it.
     pub verify: bool,
+    /// The clew to make replaying processes of; none is the program that asks.
+    pub program: Option<PathBuf>,
     pub options: clew_engine::program::Options,
 }
 
@@ -105,6 +108,7 @@ impl Settings {
             jobs: None,
             unlocked: false,
             verify: false,
+            program: None,
             options,
         }
     }

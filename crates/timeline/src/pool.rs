@@ -5,10 +5,9 @@
 //! descriptors of processes are for. A channel is used again only when its worker is dead and reaped
 //! and nothing that it said is left.
 
-use std::cell::{Cell, RefCell};
 use std::io::{PipeReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use clew_engine::replay::forks::{Guard, Verdict};
@@ -24,27 +23,27 @@ use crate::{Error, Result};
 /// The watcher is asked so often.
 pub const WATCH: Duration = Duration::from_millis(40);
 
-type Watcher = Box<dyn FnMut(f64) -> bool>;
+type Watcher = Box<dyn FnMut(f64) -> bool + Send>;
 
 pub struct Pool {
     channels: Vec<OwnedFd>,
-    free: RefCell<Vec<u32>>,
+    free: Mutex<Vec<u32>>,
     /// Killed, not yet reaped.
-    dying: RefCell<Vec<(Pid, u32)>>,
-    watcher: RefCell<Option<Watcher>>,
-    asked: Cell<Instant>,
-    interrupted: Cell<bool>,
+    dying: Mutex<Vec<(Pid, u32)>>,
+    watcher: Mutex<Option<Watcher>>,
+    asked: Mutex<Instant>,
+    interrupted: Mutex<bool>,
     /// How far the work under way has come, 0..=1.
-    progress: Cell<f64>,
+    progress: Mutex<f64>,
     /// Where packets are put together.
-    room: RefCell<Vec<u8>>,
+    room: Mutex<Vec<u8>>,
     /// What workers say on stderr: an engine's last words.
-    words: RefCell<PipeReader>,
+    words: Mutex<PipeReader>,
     guard: Option<Guard>,
     /// The worker that was told to fork.
-    forks: Cell<Option<i32>>,
+    forks: Mutex<Option<i32>>,
     /// Buffers that no worker uses, by number; mapped when first needed.
-    buffers: RefCell<Vec<(u32, Unused)>>,
+    buffers: Mutex<Vec<(u32, Unused)>>,
     /// All workers end when this is closed.
     _leash: OwnedFd,
 }
@@ -56,7 +55,7 @@ enum Unused {
 
 /// One of the buffers, ours until it is dropped. No worker may use it any more by then.
 pub struct Buffer {
-    pool: Rc<Pool>,
+    pool: Arc<Pool>,
     number: u32,
     ring: Option<Ring>,
 }
@@ -76,9 +75,18 @@ impl Drop for Buffer {
         if let Some(ring) = self.ring.take() {
             ring.discard();
             let unused = (self.number, Unused::Ring(ring));
-            self.pool.buffers.borrow_mut().push(unused);
+            lock(&self.pool.buffers).push(unused);
         }
     }
+}
+
+/// Nothing is left half done in here, whatever happened to who held it.
+fn lock<T>(cell: &Mutex<T>) -> MutexGuard<'_, T> {
+    cell.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn set<T>(cell: &Mutex<T>, value: T) {
+    *lock(cell) = value;
 }
 
 impl Pool {
@@ -98,24 +106,24 @@ impl Pool {
         let free = (1..channels.len() as u32).rev().collect();
         Pool {
             channels,
-            free: RefCell::new(free),
-            dying: RefCell::default(),
-            watcher: RefCell::new(None),
-            asked: Cell::new(Instant::now()),
-            interrupted: Cell::new(false),
-            progress: Cell::new(0.0),
-            room: RefCell::new(vec![0; LONGEST + 1]),
-            words: RefCell::new(words),
+            free: Mutex::new(free),
+            dying: Mutex::default(),
+            watcher: Mutex::new(None),
+            asked: Mutex::new(Instant::now()),
+            interrupted: Mutex::new(false),
+            progress: Mutex::new(0.0),
+            room: Mutex::new(vec![0; LONGEST + 1]),
+            words: Mutex::new(words),
             guard,
-            forks: Cell::new(None),
-            buffers: RefCell::new(buffers),
+            forks: Mutex::new(None),
+            buffers: Mutex::new(buffers),
             _leash: leash,
         }
     }
 
     /// A buffer for what a worker is to see.
-    pub fn buffer(self: &Rc<Pool>) -> Result<Buffer> {
-        let unused = self.buffers.borrow_mut().pop();
+    pub fn buffer(self: &Arc<Pool>) -> Result<Buffer> {
+        let unused = lock(&self.buffers).pop();
         let (number, unused) =
             unused.ok_or_else(|| Error::Refused("too many analyses are at work".into()))?;
         let ring = match unused {
@@ -140,28 +148,28 @@ impl Pool {
     /// A channel for a new worker.
     pub fn take(&self) -> Result<u32> {
         self.reap(WaitOptions::NOHANG);
-        if self.free.borrow().is_empty() {
+        if lock(&self.free).is_empty() {
             self.reap(WaitOptions::empty());
         }
-        let channel = self.free.borrow_mut().pop();
+        let channel = lock(&self.free).pop();
         channel.ok_or_else(|| Error::Refused("too many processes are at work".into()))
     }
 
     /// Nobody was made for this channel.
     pub fn give_back(&self, channel: u32) {
-        self.free.borrow_mut().push(channel);
+        lock(&self.free).push(channel);
     }
 
     /// This worker was killed; its channel is free once it is reaped.
     pub fn bury(&self, pid: Pid, channel: u32) {
-        self.dying.borrow_mut().push((pid, channel));
+        lock(&self.dying).push((pid, channel));
         self.reap(WaitOptions::NOHANG);
     }
 
     /// This worker is dead and reaped.
     pub fn buried(&self, channel: u32) {
         while self.receive(channel, |_| ()).is_some() {}
-        self.free.borrow_mut().push(channel);
+        lock(&self.free).push(channel);
     }
 
     pub fn reap_all(&self) {
@@ -170,7 +178,7 @@ impl Pool {
 
     fn reap(&self, options: WaitOptions) {
         let mut gone = Vec::new();
-        self.dying.borrow_mut().retain(|&(pid, channel)| {
+        lock(&self.dying).retain(|&(pid, channel)| {
             loop {
                 match waitpid(Some(pid), options) {
                     Ok(None) => return true,
@@ -188,7 +196,7 @@ impl Pool {
 
     /// This worker is told to fork: once.
     pub fn let_fork(&self, pid: i32) {
-        self.forks.set(Some(pid));
+        set(&self.forks, Some(pid));
     }
 
     /// What becomes readable when a worker wants to fork.
@@ -199,19 +207,19 @@ impl Pool {
     /// Lets the worker fork that was told to, and nobody else: workers are believed nothing.
     pub fn answer_forks(&self) {
         if let Some(guard) = &self.guard {
-            guard.answer(|pid| match self.forks.get() {
-                Some(told) if told == pid => {
-                    self.forks.set(None);
-                    Verdict::Allowed
+            guard.answer(|pid| {
+                let told = &mut *lock(&self.forks);
+                match told.take_if(|told| *told == pid) {
+                    Some(_) => Verdict::Allowed,
+                    None => Verdict::Refused,
                 }
-                _ => Verdict::Refused,
             });
         }
     }
 
     /// What `read` makes of the next packet there, if there is one.
     pub fn receive<T>(&self, channel: u32, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
-        let room = &mut *self.room.borrow_mut();
+        let room = &mut *lock(&self.room);
         loop {
             match recv(self.channel(channel), &mut room[..], RecvFlags::DONTWAIT) {
                 Ok((_, 0)) => return None,
@@ -223,39 +231,39 @@ impl Pool {
     }
 
     pub fn set_watcher(&self, watcher: Watcher) {
-        *self.watcher.borrow_mut() = Some(watcher);
+        *lock(&self.watcher) = Some(watcher);
     }
 
     /// Something begins that may take long.
     pub fn begin(&self) {
-        self.interrupted.set(false);
-        self.progress.set(0.0);
+        set(&self.interrupted, false);
+        set(&self.progress, 0.0);
         // One that was asked for meanwhile is noticed at once.
-        self.asked.set(Instant::now() - WATCH);
+        set(&self.asked, Instant::now() - WATCH);
     }
 
     pub fn set_progress(&self, done: f64) {
-        self.progress.set(done.clamp(0.0, 1.0));
+        set(&self.progress, done.clamp(0.0, 1.0));
     }
 
     /// Passes on what workers say to people.
     fn pass_on(&self) {
         let mut room = [0; 1024];
-        while let Ok(len @ 1..) = self.words.borrow_mut().read(&mut room) {
+        while let Ok(len @ 1..) = lock(&self.words).read(&mut room) {
             let _ = std::io::stderr().write_all(&room[..len]);
         }
     }
 
     /// Asks the watcher if it is time; whether this work is to end.
     pub fn interrupted(&self) -> bool {
-        if !self.interrupted.get() && self.asked.get().elapsed() >= WATCH {
-            self.asked.set(Instant::now());
+        if !*lock(&self.interrupted) && lock(&self.asked).elapsed() >= WATCH {
+            set(&self.asked, Instant::now());
             self.pass_on();
-            if let Some(watcher) = &mut *self.watcher.borrow_mut() {
-                self.interrupted.set(watcher(self.progress.get()));
+            if let Some(watcher) = &mut *lock(&self.watcher) {
+                set(&self.interrupted, watcher(*lock(&self.progress)));
             }
         }
-        self.interrupted.get()
+        *lock(&self.interrupted)
     }
 }
 

@@ -1,7 +1,7 @@
 //! A recorded program and a place in its life. In: questions and wishes. Out: what it looks like
 //! there; `seek`, `search`, `stepping` and `excursion` go elsewhere.
 
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clew_engine::replay::worker;
@@ -23,7 +23,7 @@ use crate::{
 
 /// One program's life in a recording, and a place in it.
 pub struct Timeline {
-    pub(crate) pool: Rc<Pool>,
+    pub(crate) pool: Arc<Pool>,
     stream: StreamId,
     pub(crate) story: Story,
     pub(crate) snapshots: Snapshots,
@@ -91,22 +91,20 @@ impl Pace {
 }
 
 impl Timeline {
-    /// Opens a stream and stands at its start. Must be called by a process's only thread, because it
-    /// forks; the processes that it makes end with that thread.
+    /// Opens a stream and stands at its start. The processes that it makes end with it, or with this one.
     pub fn open(recording: &Recording, stream: StreamId, settings: Settings) -> Result<Timeline> {
         let reader = recording
             .stream(stream)
             .map_err(|error| Error::Refused(error.to_string()))?;
-        let started = worker::start(
-            recording,
-            stream,
-            &settings.options,
-            settings.unlocked,
-            settings.verify,
-        )
-        .map_err(Error::Refused)?;
+        let wish = worker::Wish {
+            options: &settings.options,
+            unlocked: settings.unlocked,
+            verify: settings.verify,
+            program: settings.program.as_deref(),
+        };
+        let started = worker::start(recording, stream, &wish).map_err(Error::Refused)?;
         let pid = started.pid;
-        let pool = Rc::new(Pool::new(started));
+        let pool = Arc::new(Pool::new(started));
         let mut first = Worker::first(pool.clone(), pid)?;
         let at = first.at;
         if position_of(&at).is_none() {
@@ -249,7 +247,7 @@ impl Timeline {
     }
 
     /// Asked now and then during long work: `true` interrupts it. Also told how far it has come, 0..=1.
-    pub fn set_watcher(&mut self, watcher: Box<dyn FnMut(f64) -> bool>) {
+    pub fn set_watcher(&mut self, watcher: Box<dyn FnMut(f64) -> bool + Send>) {
         self.pool.set_watcher(watcher);
     }
 

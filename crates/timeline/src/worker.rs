@@ -4,7 +4,7 @@
 //! its own replay, and nobody waits for it without looking whether it lives.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clew_engine::replay::worker::protocol::{
@@ -30,7 +30,7 @@ const SOON: Duration = Duration::from_micros(500);
 pub type StopsId = u64;
 
 pub struct Worker {
-    pool: Rc<Pool>,
+    pool: Arc<Pool>,
     channel: u32,
     pid: Pid,
     /// Readable once it has ended; none on old kernels.
@@ -44,7 +44,7 @@ pub struct Worker {
 
 impl Worker {
     /// The first one, which serves on channel 0.
-    pub fn first(pool: Rc<Pool>, pid: i32) -> Result<Worker> {
+    pub fn first(pool: Arc<Pool>, pid: i32) -> Result<Worker> {
         let pid = Pid::from_raw(pid).ok_or(Error::Lost)?;
         let nowhere = At {
             event: 0,
@@ -68,7 +68,7 @@ impl Worker {
         Ok(worker)
     }
 
-    fn new(pool: Rc<Pool>, channel: u32, pid: Pid, at: At, stops: StopsId) -> Worker {
+    fn new(pool: Arc<Pool>, channel: u32, pid: Pid, at: At, stops: StopsId) -> Worker {
         Worker {
             end: pidfd_open(pid, PidfdFlags::empty()).ok(),
             pool,
@@ -84,7 +84,7 @@ impl Worker {
         self.pid.as_raw_nonzero().get()
     }
 
-    pub fn pool(&self) -> &Rc<Pool> {
+    pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }
 
@@ -104,7 +104,7 @@ impl Worker {
                 return Err(error);
             }
         };
-        match child_like_us(pid) {
+        match child_like(pid, self.pid) {
             Some(pid) => Ok(Worker::new(
                 self.pool.clone(),
                 channel,
@@ -382,17 +382,16 @@ fn wait_for(fds: &mut [PollFd], at_most: Duration) -> bool {
     matches!(poll(fds, Some(&time)), Ok(1..))
 }
 
-/// The process of that number, if it is a child of this one that runs the same program: whoever
+/// The process of that number, if it is a child of this one that runs the same program as a known worker: whoever
 /// names it may lie, and what is believed to be a worker will be killed one day.
-fn child_like_us(pid: i32) -> Option<Pid> {
+fn child_like(pid: i32, known: Pid) -> Option<Pid> {
     let pid = Pid::from_raw(pid).filter(|_| pid > 0)?;
     if !matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(None)) {
         return None;
     }
-    let exe = |of: &str| std::fs::read_link(format!("/proc/{of}/exe")).ok();
-    let theirs = exe(&pid.as_raw_nonzero().to_string());
+    let exe = |of: Pid| std::fs::read_link(format!("/proc/{}/exe", of.as_raw_nonzero())).ok();
     // Without /proc there is nothing to compare.
-    (theirs == exe("self")).then_some(pid)
+    (exe(pid) == exe(known)).then_some(pid)
 }
 
 /// It can't do that, or talks nonsense.

@@ -3,11 +3,10 @@
 mod common;
 
 use std::cell::Cell;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use clew_timeline::{Settings, Target};
-use common::{open_with, record_with};
+use common::{Shared, open_with, record_with};
 
 fn main() {
     // A large one is for people: cargo test --test budget -- --ignored
@@ -24,7 +23,7 @@ fn within(size: u64, budget: u64, rounds: u32) {
     let mut timeline = open_with(&folder, |settings: &mut Settings| {
         settings.memory = Some(budget);
     });
-    let most = Rc::new(Cell::new(0));
+    let most = Shared::new(0);
     let seen = most.clone();
     let looked = Cell::new(Instant::now());
     timeline.set_watcher(Box::new(move |_| {

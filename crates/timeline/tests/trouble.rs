@@ -4,11 +4,10 @@ mod common;
 
 use std::cell::Cell;
 use std::process::Command;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use clew_timeline::{Break, Direction, Reason, Stops, Target, Timeline};
-use common::{Program, open, record_with, state};
+use common::{Program, Shared, open, record_with, state};
 
 fn main() {
     common::tests(vec![common::test("trouble", all)])
@@ -37,8 +36,8 @@ fn interrupted(timeline: &mut Timeline, program: &Program) {
         }],
         ..Stops::default()
     });
-    let began = Rc::new(Cell::new(Instant::now()));
-    let asked = Rc::new(Cell::new((0, Duration::ZERO)));
+    let began = Shared::new(Instant::now());
+    let asked = Shared::new((0, Duration::ZERO));
     let (since, count) = (began.clone(), asked.clone());
     let last = Cell::new(Instant::now());
     timeline.set_watcher(Box::new(move |done| {

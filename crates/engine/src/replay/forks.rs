@@ -5,8 +5,7 @@
 //! recording's only the process outside can tell. Needs seccomp's notifications (Linux 5.5); without them forks aren't
 //! counted, and end with clew all the same (`leash`).
 
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use super::jail;
 use crate::{sys, syscall};
@@ -81,77 +80,6 @@ fn continues() -> bool {
         part[..digits].parse::<u32>().unwrap_or(0)
     });
     (numbers.next(), numbers.next()) >= (Some(5), Some(5))
-}
-
-/// Passes a descriptor, or that there is none, to who has the other end of a socket.
-pub fn pass(socket: RawFd, fd: Option<OwnedFd>) {
-    let mut byte = [fd.is_some() as u8];
-    let mut data = libc::iovec {
-        iov_base: byte.as_mut_ptr().cast(),
-        iov_len: 1,
-    };
-    let mut control = Control::default();
-    // SAFETY: a message of one byte and, with a descriptor, one control message; all live during the call.
-    unsafe {
-        let mut message: libc::msghdr = std::mem::zeroed();
-        (message.msg_iov, message.msg_iovlen) = (&raw mut data, 1);
-        if let Some(fd) = &fd {
-            control.fd = fd.as_raw_fd();
-            message.msg_control = (&raw mut control).cast();
-            message.msg_controllen = size_of::<Control>() as _;
-        }
-        libc::sendmsg(socket, &raw const message, libc::MSG_NOSIGNAL);
-    }
-}
-
-/// Takes what [`pass`] passed; waits for it. None if the other side ended without a word.
-pub fn take(socket: RawFd) -> Option<OwnedFd> {
-    let mut byte = [0u8];
-    let mut data = libc::iovec {
-        iov_base: byte.as_mut_ptr().cast(),
-        iov_len: 1,
-    };
-    let mut control = Control::default();
-    // SAFETY: room for one byte and one control message, which live during the call. A descriptor that came is new.
-    unsafe {
-        let mut message: libc::msghdr = std::mem::zeroed();
-        (message.msg_iov, message.msg_iovlen) = (&raw mut data, 1);
-        message.msg_control = (&raw mut control).cast();
-        message.msg_controllen = size_of::<Control>() as _;
-        loop {
-            match libc::recvmsg(socket, &raw mut message, libc::MSG_CMSG_CLOEXEC) {
-                -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
-                1 if byte[0] == 1 && message.msg_controllen as usize >= CONTROL => break,
-                _ => return None,
-            }
-        }
-        Some(OwnedFd::from_raw_fd(control.fd))
-    }
-}
-
-/// A control message with one descriptor, as the kernel lays it out.
-#[repr(C, align(8))]
-struct Control {
-    len: usize,
-    level: i32,
-    kind: i32,
-    fd: i32,
-    padding: i32,
-}
-
-/// Without the padding.
-const CONTROL: usize = 20;
-
-impl Default for Control {
-    fn default() -> Control {
-        Control {
-            len: CONTROL,
-            level: libc::SOL_SOCKET,
-            kind: libc::SCM_RIGHTS,
-            fd: -1,
-            padding: 0,
-        }
-    }
 }
 
 /// What becomes of a fork.
@@ -233,6 +161,7 @@ impl AsFd for Guard {
 
 #[cfg(test)]
 mod tests {
+    use super::super::passing::{pass_one, take_one};
     use super::*;
     use std::os::unix::net::UnixDatagram;
 
@@ -243,7 +172,7 @@ mod tests {
         let child = unsafe {
             let pid = libc::fork();
             if pid == 0 {
-                pass(theirs.as_raw_fd(), ask());
+                pass_one(theirs.as_raw_fd(), ask());
                 let mut made = 0;
                 for _ in 0..5 {
                     match syscall!(libc::SYS_fork) {
@@ -259,7 +188,7 @@ mod tests {
             }
             pid
         };
-        let Some(fd) = take(mine.as_raw_fd()) else {
+        let Some(fd) = take_one(mine.as_raw_fd()) else {
             eprintln!("NOT TESTED: the kernel has no such notifications");
             return;
         };

@@ -203,9 +203,6 @@ fn filter(purpose: Purpose, leash: RawFd) -> Vec<libc::sock_filter> {
                 filter.call_with(nr, |rules| rules.argument_between(0, first as u32, count));
             }
             filter.call_with(libc::SYS_clone, |rules| rules.argument_is(0, FORK_FLAGS));
-            filter.call_with(libc::SYS_prctl, |rules| {
-                rules.argument_in(0, &[libc::PR_SET_PDEATHSIG as u32]);
-            });
             filter.call(libc::SYS_getppid, ALLOW);
         }
     }
@@ -264,8 +261,6 @@ pub fn undress(inherited: &[RawFd], words: RawFd) -> io::Result<()> {
             rlim_max: 0,
         };
         libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
-        // It ends with who started it; its forks by the leash.
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
     }
     // If memory runs out, this process is the one to go. Not everywhere can that be chosen.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
@@ -376,8 +371,7 @@ mod tests {
             let got = syscall!(libc::SYS_recvfrom, first, &raw mut byte, 1, none, 0, 0);
             let child = syscall!(libc::SYS_clone, u64::from(FORK_FLAGS), 0, 0, 0, 0);
             if child == 0 {
-                let asked = syscall!(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, 9, 0, 0, 0);
-                syscall!(libc::SYS_exit_group, asked);
+                syscall!(libc::SYS_exit_group, 0);
             }
             let all = sent == 1 && got == sys::err(libc::EAGAIN) && child > 0;
             (!all || syscall!(libc::SYS_getppid) <= 0) as i32

@@ -14,6 +14,7 @@ pub mod forks;
 pub mod jail;
 pub mod leash;
 pub mod machine;
+mod passing;
 mod report;
 pub mod run;
 mod running;

@@ -15,6 +15,7 @@ use super::files::{self, Files};
 use super::forks::{self, Guard, Verdict};
 use super::jail;
 use super::leash;
+use super::passing;
 use super::report::{MESSAGE, Message};
 use super::run::Replay;
 use super::screen::Screen;
@@ -560,7 +561,7 @@ impl Coordinator<'_> {
             // SAFETY: puts a child of ours into a group of its own.
             unsafe { syscall!(libc::SYS_setpgid, pid, pid) };
             let guard = match forks && !self.request.unlocked {
-                true => forks::take(here.as_raw_fd()).map(Guard::new),
+                true => passing::take_one(here.as_raw_fd()).map(Guard::new),
                 false => None,
             };
             self.held.push(Held {
@@ -576,7 +577,7 @@ impl Coordinator<'_> {
         // SAFETY: a descriptor of the parent's business.
         unsafe { syscall!(libc::SYS_close, mine) };
         if forks && !self.request.unlocked {
-            forks::pass(there.as_raw_fd(), forks::ask());
+            passing::pass_one(there.as_raw_fd(), forks::ask());
         }
         drop(there);
         let unable = |text: String| -> ! {

@@ -7,7 +7,7 @@ use std::process::Command as Process;
 use clew_engine::program::Options;
 use clew_engine::replay::forks::Verdict;
 use clew_engine::replay::worker::protocol::*;
-use clew_engine::replay::worker::{Started, start};
+use clew_engine::replay::worker::{Started, Wish, start};
 use clew_recording::event::StreamId;
 use clew_recording::position::Position;
 use clew_recording::reader::Recording;
@@ -86,7 +86,13 @@ pub struct Commander {
 
 impl Commander {
     pub fn new(recording: &Recording, stream: StreamId) -> Commander {
-        let started = start(recording, stream, &Options::default(), false, false).unwrap();
+        let wish = Wish {
+            options: &Options::default(),
+            unlocked: false,
+            verify: false,
+            program: Some(&clew()),
+        };
+        let started = start(recording, stream, &wish).unwrap();
         let free = (1..CHANNELS as u32).rev().collect();
         let mut commander = Commander {
             started,

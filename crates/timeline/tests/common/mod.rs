@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clew_engine::program::Options;
@@ -25,6 +26,29 @@ pub fn test(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Tr
         body();
         Ok(())
     })
+}
+
+/// A value that a watcher, which may be asked in any thread, shares with its test.
+pub struct Shared<T>(Arc<Mutex<T>>);
+
+impl<T: Copy> Shared<T> {
+    pub fn new(value: T) -> Shared<T> {
+        Shared(Arc::new(Mutex::new(value)))
+    }
+
+    pub fn get(&self) -> T {
+        *self.0.lock().unwrap()
+    }
+
+    pub fn set(&self, value: T) {
+        *self.0.lock().unwrap() = value;
+    }
+}
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Shared<T> {
+        Shared(self.0.clone())
+    }
 }
 
 /// What a place looks like.
@@ -162,6 +186,14 @@ pub fn record_program(options: &[&str], program: &[&str]) -> PathBuf {
     recording
 }
 
+/// Workers are the command under test.
+pub fn settings() -> Settings {
+    Settings {
+        program: Some(clew()),
+        ..Settings::new(Options::default())
+    }
+}
+
 pub fn open(folder: &Path) -> Timeline {
     open_with(folder, |_| ())
 }
@@ -169,14 +201,14 @@ pub fn open(folder: &Path) -> Timeline {
 pub fn open_with(folder: &Path, change: impl FnOnce(&mut Settings)) -> Timeline {
     let recording = Recording::open(folder).unwrap();
     let stream = recording.streams()[0].id;
-    let mut settings = Settings::new(Options::default());
+    let mut settings = settings();
     change(&mut settings);
     Timeline::open(&recording, stream, settings).unwrap()
 }
 
 pub fn open_stream(folder: &Path, stream: u32) -> Timeline {
     let recording = Recording::open(folder).unwrap();
-    Timeline::open(&recording, stream, Settings::new(Options::default())).unwrap()
+    Timeline::open(&recording, stream, settings()).unwrap()
 }
 
 pub fn spread(times: &mut [Duration]) -> String {

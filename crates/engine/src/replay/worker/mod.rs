@@ -33,4 +33,4 @@ mod touches;
 mod trace;
 mod travel;
 
-pub use spawn::{Started, start};
+pub use spawn::{Started, Wish, start};

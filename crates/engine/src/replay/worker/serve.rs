@@ -221,18 +221,8 @@ impl Worker {
         if pid > 0 {
             return Ok(Some(Reply::Forked { pid: pid as i32 }));
         }
-        // SAFETY: a signal that this process asks for; a question.
-        let parent = unsafe {
-            syscall!(
-                libc::SYS_prctl,
-                libc::PR_SET_PDEATHSIG,
-                libc::SIGKILL,
-                0,
-                0,
-                0
-            );
-            syscall!(libc::SYS_getppid)
-        };
+        // SAFETY: a question.
+        let parent = unsafe { syscall!(libc::SYS_getppid) };
         if parent != i64::from(self.commander) {
             stop::exit(0);
         }
