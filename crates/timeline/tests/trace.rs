@@ -67,23 +67,19 @@ struct Executed {
 
 /// What a trace tells, from the first instruction to the last.
 fn told(trace: &Trace) -> Vec<Executed> {
-    // Backwards, whose an entry is comes behind it.
     let mut all: Vec<Executed> = Vec::new();
     let entries = trace.segments.iter().rev();
     let entries = entries.flat_map(|segment| Backwards::new(&trace.tables, segment));
-    let mut runs = Vec::new();
+    let mut runs = None;
     for entry in entries {
         match entry.expect("entries make sense") {
-            entry @ (Entry::Run { .. } | Entry::Step { .. }) => runs.push(entry),
-            Entry::Touched(_) | Entry::Event { .. } => {}
-            Entry::Thread { thread, bases } => {
-                for entry in runs.drain(..) {
-                    tell(trace, entry, thread, bases, &mut all);
-                }
+            Entry::Thread { thread, bases } => runs = Some((thread, bases)),
+            entry => {
+                let (thread, bases) = runs.expect("the last entry tells who ran");
+                tell(trace, entry, thread, bases, &mut all);
             }
         }
     }
-    assert!(runs.is_empty(), "a thread runs from the beginning on");
     all.reverse();
     all
 }

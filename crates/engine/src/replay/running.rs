@@ -7,6 +7,7 @@ use super::machine::{Checked, Divergence, Machine};
 use crate::context::{Exit, RAX};
 use crate::guest::trap_flag::{self, TRAP_FLAG};
 use crate::kernel::{emulate, table};
+use crate::trace::Special;
 
 /// More single steps than any recorder makes.
 const MOST_STEPS: u32 = 1 << 12;
@@ -72,12 +73,27 @@ impl Machine {
             return false;
         }
         let step = self.code.stepping(self.gs);
+        let bases = (self.gs.regs.fs_base, self.gs.regs.gs_base);
         let passes = emulate::quiet(&mut self.gs.regs);
         if passes {
             self.code.stepped(self.gs, step);
+            let changed = (self.gs.regs.fs_base, self.gs.regs.gs_base) != bases;
+            if changed {
+                self.trace_bases(bases);
+            }
         }
         self.passed.1 += passes as u32;
         passes
+    }
+
+    /// Who did what a trace has so far.
+    pub fn trace_thread(&mut self) {
+        self.trace_bases((self.gs.regs.fs_base, self.gs.regs.gs_base));
+    }
+
+    fn trace_bases(&mut self, (fs, gs): (u64, u64)) {
+        let words = [u64::from(self.current), fs, gs];
+        self.code.trace_put(self.gs, Special::Thread, &words);
     }
 
     fn step(&mut self) -> Exit {

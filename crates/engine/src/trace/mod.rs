@@ -29,7 +29,7 @@ pub const SPECIAL: u32 = 1 << 31;
 pub enum Special {
     /// An event was applied: its number, and the pc where it was due.
     Event = 0,
-    /// From here on this thread runs: its number, fs base, gs base.
+    /// What was before, back to the event before it or the next of these, this thread did: its number, fs base, gs base.
     Thread = 1,
     /// What the next entry's only instruction touched, where registers alone don't tell.
     Touched = 2,

@@ -57,9 +57,8 @@ impl Worker {
         self.pass_silent()?;
         let machine = &mut self.machine;
         machine.code.trace_into(machine.gs, Some(buffer));
-        self.instrument_with(Tracing.instruments(self));
-        self.trace_thread();
         let stopped = self.observe(goal, &mut Tracing);
+        self.machine.trace_thread();
         let machine = &mut self.machine;
         let understood = machine.code.trace_flush(machine.gs);
         machine.code.trace_into(machine.gs, None);
@@ -73,18 +72,8 @@ impl Worker {
     pub(super) fn trace_event(&mut self, pc: u64) {
         let machine = &mut self.machine;
         if machine.code.is_traced() {
-            let number = self.reader.position() - 1;
-            let words = [number, pc];
+            let words = [self.reader.position() - 1, pc];
             machine.code.trace_put(machine.gs, Special::Event, &words);
-            self.trace_thread();
         }
-    }
-
-    /// Who runs from here on.
-    fn trace_thread(&mut self) {
-        let machine = &mut self.machine;
-        let regs = &machine.gs.regs;
-        let words = [u64::from(machine.current), regs.fs_base, regs.gs_base];
-        machine.code.trace_put(machine.gs, Special::Thread, &words);
     }
 }

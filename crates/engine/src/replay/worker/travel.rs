@@ -139,6 +139,7 @@ impl Worker {
             return Err(Halt::Unreadable("an effect without an event".into()));
         };
         let at = self.machine.gs.regs.rip;
+        self.machine.trace_thread();
         let waits = self.machine.threads.get(&self.machine.current);
         let waited = waits.and_then(|thread| thread.waits).map(|call| call.nr);
         self.came_by = stop_behind(event, waited);
