@@ -6,8 +6,10 @@ use std::time::Duration;
 use clew_engine::replay::worker::protocol::{Goal, Observation, Take};
 use clew_engine::trace::read::Tables;
 
-use crate::seek::must_arrive;
-use crate::{Error, Position, Result, Timeline};
+use crate::seek::{goal_of, must_arrive, tick_of};
+use crate::snapshots::Snapshot;
+use crate::worker::Worker;
+use crate::{At, Error, Position, Result, Timeline};
 
 /// What a stretch did.
 pub struct Trace {
@@ -15,7 +17,8 @@ pub struct Trace {
     pub tables: Tables,
     /// Entries, in the order in which they were written.
     pub segments: Vec<Vec<u8>>,
-    /// Where it ends: the position asked for, or the last there is.
+    /// Where it begins, and ends: the position asked for, or the last there is.
+    pub start: At,
     pub end: Position,
     /// All of it is there.
     pub complete: bool,
@@ -28,17 +31,45 @@ impl Timeline {
         self.up_to_divergence(|timeline| timeline.trace_once(from, to))
     }
 
+    /// Traces a stretch of about so much work that ends at a place; none if there is nothing before it. The timeline stays
+    /// where it is.
+    pub fn trace_back(&mut self, to: &At, work: u64) -> Result<Option<Trace>> {
+        self.pool.begin();
+        self.up_to_divergence(|timeline| timeline.trace_back_once(to, work))
+    }
+
+    fn trace_back_once(&mut self, to: &At, work: u64) -> Result<Option<Trace>> {
+        let from = to.work.saturating_sub(work);
+        if tick_of(to) <= self.start() {
+            return Ok(None);
+        }
+        let near = |snapshot: &&Snapshot| snapshot.work() <= from;
+        let nearest = self.snapshots.iter().rfind(near);
+        let nearest = nearest.map(|snapshot| snapshot.position);
+        let mut worker = self.fork_before(nearest.unwrap_or(self.start()))?;
+        if worker.at.work < from {
+            let arrived = worker.advance(Goal::Work(from), Take::None)?;
+            must_arrive(&arrived)?;
+        }
+        self.trace_with(worker, goal_of(to)).map(Some)
+    }
+
     fn trace_once(&mut self, from: Position, to: Position) -> Result<Trace> {
         let mut worker = self.fork_before(from)?;
         let arrived = worker.advance(Goal::Position(from), Take::None)?;
         must_arrive(&arrived)?;
+        self.trace_with(worker, Goal::Position(to))
+    }
+
+    fn trace_with(&mut self, mut worker: Worker, goal: Goal) -> Result<Trace> {
+        let start = worker.at;
         let mut buffer = self.pool.buffer()?;
         buffer.ring().clear(&[]);
         let mut segments = Vec::new();
         let mut keep = |_: &_, segment| segments.push(segment);
         let (stopped, complete) = worker.observe(
             Observation::Trace,
-            Goal::Position(to),
+            goal,
             &mut buffer,
             Duration::MAX,
             Some(&mut keep),
@@ -53,7 +84,8 @@ impl Timeline {
         Ok(Trace {
             tables,
             segments,
-            end: crate::seek::tick_of(&stopped.at),
+            start,
+            end: tick_of(&stopped.at),
             complete,
         })
     }

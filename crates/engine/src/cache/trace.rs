@@ -26,6 +26,7 @@ pub(super) struct Tracer {
 /// An instruction that the engine is about to execute by itself.
 pub struct Stepping {
     pc: u64,
+    ticks: i64,
     accesses: Vec<Access>,
 }
 
@@ -101,7 +102,13 @@ impl CodeCache {
             && let Some((code, accesses)) = part_done(gs)
         {
             let pc = gs.regs.rip;
-            self.trace_step(gs, Special::Part, &Stepping { pc, accesses }, code);
+            let ticks = gs.ticks_left;
+            let part = Stepping {
+                pc,
+                ticks,
+                accesses,
+            };
+            self.trace_step(gs, Special::Part, &part, code);
         }
     }
 
@@ -116,6 +123,7 @@ impl CodeCache {
         gs.trace_count = gs.regs.gpr[RCX];
         self.is_traced().then(|| Stepping {
             pc: gs.regs.rip,
+            ticks: gs.ticks_left,
             accesses: self.accesses(gs),
         })
     }
@@ -127,7 +135,9 @@ impl CodeCache {
         }
     }
 
-    fn trace_step(&mut self, gs: &mut GsBlock, kind: Special, step: &Stepping, code: [u8; 16]) {
+    fn trace_step(&mut self, gs: &mut GsBlock, kind: Special, step: &Stepping, mut code: [u8; 16]) {
+        // No instruction is longer than fifteen bytes; the last one says whether it has ticked.
+        code[15] = (gs.ticks_left != step.ticks) as u8;
         let code = code.as_chunks::<8>().0;
         let mut words = vec![step.pc];
         words.extend(code.iter().map(|word| u64::from_le_bytes(*word)));

@@ -33,7 +33,8 @@ pub enum Special {
     Thread = 1,
     /// What the next entry's only instruction touched, where registers alone don't tell.
     Touched = 2,
-    /// An instruction that the engine executed by itself: pc, 16 bytes of code, what it touched.
+    /// An instruction that the engine executed by itself: pc, 15 bytes of code and one that tells whether it ticked, what
+    /// it touched.
     Step = 3,
     /// The same of a string instruction that has faulted: what it had done by then.
     Part = 4,

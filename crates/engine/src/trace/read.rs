@@ -111,6 +111,7 @@ pub enum Entry<'a> {
         code: [u8; 16],
         touched: &'a [u8],
         whole: bool,
+        ticked: bool,
     },
 }
 
@@ -170,6 +171,7 @@ impl<'a> Backwards<'a> {
             Special::Touched => Entry::Touched(payload),
             special @ (Special::Step | Special::Part) => Entry::Step {
                 whole: special == Special::Step,
+                ticked: *payload.get(23)? != 0,
                 pc: word(0)?,
                 code: payload.get(8..24)?.try_into().ok()?,
                 touched: payload.get(24..)?,

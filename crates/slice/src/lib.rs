@@ -1,0 +1,36 @@
+//! Where a value comes from: back through all that a recorded program executed, its threads and what the kernel wrote.
+//!
+//! In: a timeline, and a value: a register or bytes of memory at a position. Out: the chain of its moves and
+//! computations, newest first, each with its position.
+//!
+//! Stretches are traced backwards from the question, the first ones short and each some times longer, so that what lies
+//! near is found at once, and the cost is that of the way to the answer.
+//!
+//! * `cells`: registers as sets of bytes and flags
+//! * `flows`: what flows where in an instruction
+//! * `live`: what a question is about, at one moment
+//! * `events`: what events wrote
+//! * `walk`: back through a stretch
+//! * [`origin`]: the chain of one value
+
+#![forbid(unsafe_code)]
+
+mod cells;
+mod events;
+mod flows;
+mod live;
+pub mod origin;
+mod walk;
+
+pub use events::Kind as EventKind;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Timeline(#[from] clew_timeline::Error),
+    #[error("a replaying process has written a trace that makes no sense; please report this")]
+    Nonsense,
+}
+
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,519 @@
+//! The chain of one value: in: where it is. Out: where it was before, move by move, back to where it was computed from
+//! several others, or came in.
+//!
+//! A value that is computed from one other and constants (`x + 8`, a shift, a conversion) is followed through that.
+
+use std::ops::Range;
+
+use clew_engine::trace::read::{Bases, Tables};
+use clew_engine::trace::rows::End;
+use clew_recording::reader::StreamReader;
+use clew_timeline::trace::Trace;
+use clew_timeline::{Position, Timeline};
+use iced_x86::{Instruction, Register};
+use rustc_hash::FxHashMap;
+
+use crate::cells::Cells;
+use crate::events::{Events, Kind};
+use crate::flows::{Finder, Flow, Flows, Site};
+use crate::live::Live;
+use crate::walk::{Executed, Go, Intervals, Item, Place, Visitor, back};
+use crate::{Error, Result};
+
+/// Where a value is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// Bytes of a thread's general or vector register.
+    Register {
+        thread: u32,
+        register: Register,
+        bytes: Range<u8>,
+    },
+    Memory { addr: u64, len: u64 },
+}
+
+/// One instruction on the way.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Before the instruction.
+    pub position: Position,
+    pub thread: u32,
+    pub ins: Instruction,
+    /// It only moves the value.
+    pub moved: bool,
+    /// Memory that it wrote of the value, and memory and registers that the value is made of.
+    pub written: Vec<(u64, u64)>,
+    pub from: Vec<Source>,
+}
+
+/// Something that a value is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    Register(Register),
+    /// Flags, or a register that is none of the usual.
+    Other,
+    Memory { addr: u64, len: u64 },
+}
+
+/// Where a chain ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// At the last step: from these.
+    Computed,
+    /// At the last step: it is a constant of the program.
+    Constant,
+    /// An event wrote it: number, position where it was due, thread.
+    Event {
+        position: Position,
+        thread: u32,
+        kind: Kind,
+    },
+    /// It was there from the beginning: what exec gives, or a file that was mapped.
+    Beginning,
+    /// As far as one was let.
+    Interrupted,
+}
+
+#[derive(Clone, Debug)]
+pub struct Chain {
+    /// Newest first.
+    pub steps: Vec<Step>,
+    pub ending: Ending,
+    /// Instructions that were looked through.
+    pub instructions: u64,
+}
+
+/// The first stretch is so much work, each further one some times as much, up to a limit that keeps its trace small.
+const FIRST: u64 = 20_000;
+const GROWTH: u64 = 4;
+const LONGEST: u64 = 4_000_000;
+/// Moves of one value: whoever moves it more often moves it in a circle.
+const MOST_STEPS: usize = 100_000;
+
+/// The chain of a value that stands somewhere, where the timeline is. It stays there.
+pub fn origin(timeline: &mut Timeline, log: StreamReader, value: &Value) -> Result<Chain> {
+    let events = Events::read(log)?;
+    let mut search = Search {
+        live: Live::default(),
+        events: &events,
+        finder: Finder::default(),
+        known: FxHashMap::default(),
+        found: Vec::new(),
+        ending: None,
+        instructions: 0,
+    };
+    match value {
+        Value::Register {
+            thread,
+            register,
+            bytes,
+        } => {
+            let mask = (1u64 << bytes.end) - (1 << bytes.start);
+            let cells = Cells::some_of(*register, mask as u32);
+            search.live.add_cells(u64::from(*thread), &cells);
+        }
+        Value::Memory { addr, len } => search.live.add(*addr, *len),
+    }
+    let mut steps = Vec::new();
+    let mut to = timeline.at();
+    let mut work = FIRST;
+    loop {
+        let Some(trace) = timeline.trace_back(&to, work)? else {
+            let ending = Ending::Beginning;
+            return Ok(search.chain(steps, ending));
+        };
+        search.known.clear();
+        let mut intervals = Intervals::default();
+        back(
+            &trace,
+            &mut intervals,
+            &|number| events.ticks(number),
+            &mut search,
+        )?;
+        let incomplete = !trace.complete;
+        steps.extend(place_all(&mut search.found, &intervals)?);
+        if let Some(ending) = search.ending.take() {
+            return Ok(search.chain(steps, resolve(ending, &events)));
+        }
+        if incomplete || steps.len() > MOST_STEPS {
+            return Ok(search.chain(steps, Ending::Interrupted));
+        }
+        to = trace.start;
+        work = (work * GROWTH).min(LONGEST);
+    }
+}
+
+/// How a chain ended, while positions aren't known.
+enum Ended {
+    Computed,
+    Constant,
+    Event { number: u64, thread: u64 },
+}
+
+fn resolve(ended: Ended, events: &Events) -> Ending {
+    match ended {
+        Ended::Computed => Ending::Computed,
+        Ended::Constant => Ending::Constant,
+        Ended::Event { number, thread } => match events.get(number) {
+            Some(fact) if fact.kind != Kind::Started => Ending::Event {
+                position: Position {
+                    event: number,
+                    ticks: fact.ticks,
+                    steps: 0,
+                },
+                thread: thread as u32,
+                kind: fact.kind.clone(),
+            },
+            _ => Ending::Beginning,
+        },
+    }
+}
+
+/// A step whose position isn't known yet.
+struct Found {
+    place: Place,
+    step: Step,
+}
+
+/// Gives steps their positions: all intervals but the first one of a stretch are complete, and the stretch begins at a
+/// tick, so that one is, too.
+fn place_all(found: &mut Vec<Found>, intervals: &Intervals) -> Result<Vec<Step>> {
+    let placed = found.drain(..).map(|found| {
+        let position = intervals.position(found.place).ok_or(Error::Nonsense)?;
+        Ok(Step {
+            position,
+            ..found.step
+        })
+    });
+    placed.collect()
+}
+
+struct Search<'a> {
+    live: Live,
+    events: &'a Events,
+    finder: Finder,
+    /// Flows of blocks' instructions, and what a whole block defines.
+    known: FxHashMap<u32, Known>,
+    found: Vec<Found>,
+    ending: Option<Ended>,
+    instructions: u64,
+}
+
+struct Known {
+    flows: Vec<Flows>,
+    defines: Cells,
+    /// Instructions that write memory, and which of their accesses.
+    writes: Vec<(u16, u8)>,
+}
+
+impl Search<'_> {
+    fn chain(self, steps: Vec<Step>, ending: Ending) -> Chain {
+        Chain {
+            steps,
+            ending,
+            instructions: self.instructions,
+        }
+    }
+
+    fn known(&mut self, tables: &Tables, block: u32) -> &Known {
+        let finder = &mut self.finder;
+        self.known.entry(block).or_insert_with(|| {
+            let block = tables.blocks.get(block as usize);
+            let instructions = block.map_or(&[][..], |block| &block.instructions);
+            let flows: Vec<Flows> = instructions
+                .iter()
+                .map(|traced| finder.find(&traced.ins))
+                .collect();
+            let mut defines = Cells::NONE;
+            let mut writes = Vec::new();
+            for (n, flow) in flows.iter().enumerate() {
+                defines.add(&flow.defines);
+                if flow.writes != 0 {
+                    writes.push((n as u16, flow.writes));
+                }
+            }
+            Known {
+                flows,
+                defines,
+                writes,
+            }
+        })
+    }
+
+    /// The instruction that defined what is looked for, or some of it.
+    fn defined(&mut self, executed: &Executed, flows: &Flows) -> Go {
+        for flow in &flows.flows {
+            let met = self.take(executed, &flow.to);
+            if met.is_none() {
+                continue;
+            }
+            let Met { bytes, written } = met;
+            if flow.maybe {
+                self.put_back(executed, &flow.to, &bytes);
+            }
+            let from = self.sources(executed, flow, &bytes);
+            let values = from.iter().filter(|source| **source != Source::Other).count();
+            let others = from.len() - values;
+            self.found.push(Found {
+                place: executed.place,
+                step: Step {
+                    position: Position::after(0),
+                    thread: executed.thread as u32,
+                    ins: *executed.ins,
+                    moved: flow.moved,
+                    written,
+                    from,
+                },
+            });
+            if flow.moved || values == 1 && others == 0 && !flow.maybe {
+                self.follow(executed, flow, &bytes);
+                if self.live.is_empty() {
+                    // All that was wanted of it are bytes that a move has filled with zeros.
+                    self.ending = Some(Ended::Constant);
+                    return Go::Stop;
+                }
+                // The others are followed as well, if there are any.
+                return Go::On;
+            }
+            self.ending = Some(match values + others {
+                0 => Ended::Constant,
+                _ => Ended::Computed,
+            });
+            return Go::Stop;
+        }
+        Go::On
+    }
+
+    /// Takes a destination out of what is looked for: which of its bytes that were.
+    fn take(&mut self, executed: &Executed, to: &Site) -> Met {
+        match to {
+            Site::Register(register) => {
+                let cells = self.live.cells(executed.thread);
+                let bytes = cells.bytes_of(*register);
+                let of = Cells::of(*register);
+                self.live.remove_cells(executed.thread, &of);
+                let bytes = (0..32).filter(|n| bytes & 1 << n != 0).collect();
+                Met {
+                    bytes,
+                    written: Vec::new(),
+                }
+            }
+            Site::Cells(cells) => {
+                let met = self.live.cells(executed.thread).meets(cells);
+                self.live.remove_cells(executed.thread, cells);
+                Met {
+                    bytes: if met { vec![0] } else { Vec::new() },
+                    written: Vec::new(),
+                }
+            }
+            Site::Memory(_) => {
+                let mut met = Met {
+                    bytes: Vec::new(),
+                    written: Vec::new(),
+                };
+                for access in accesses(executed, to, true) {
+                    let found = self.live.take(access.0, access.1);
+                    if !found.is_empty() {
+                        met.written.push(access);
+                    }
+                    met.bytes.extend(found);
+                }
+                met
+            }
+        }
+    }
+
+    /// The destination may have kept its value: it is still looked for.
+    fn put_back(&mut self, executed: &Executed, to: &Site, bytes: &[u64]) {
+        match to {
+            Site::Register(register) => {
+                let mask = bytes.iter().fold(0, |all, byte| all | 1u32 << byte);
+                let cells = Cells::some_of(*register, mask);
+                self.live.add_cells(executed.thread, &cells);
+            }
+            Site::Cells(cells) => self.live.add_cells(executed.thread, cells),
+            Site::Memory(_) => {
+                for (addr, _) in accesses(executed, to, true) {
+                    for byte in bytes {
+                        self.live.add(addr.wrapping_add(*byte), 1);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What the destination's value is made of.
+    fn sources(&self, executed: &Executed, flow: &Flow, bytes: &[u64]) -> Vec<Source> {
+        let mut sources = Vec::new();
+        for from in &flow.from {
+            match from {
+                Site::Register(register) => sources.push(Source::Register(*register)),
+                Site::Cells(cells) => sources.extend(named(cells)),
+                Site::Memory(_) => {
+                    for (addr, len) in accesses(executed, from, false) {
+                        let (addr, len) = match (flow.moved, bytes.first(), bytes.last()) {
+                            (true, Some(first), Some(last)) if *first < len => {
+                                (addr + first, (last + 1).min(len) - first)
+                            }
+                            _ => (addr, len),
+                        };
+                        sources.push(Source::Memory { addr, len });
+                    }
+                }
+            }
+        }
+        sources
+    }
+
+    /// From here on the sources are looked for.
+    fn follow(&mut self, executed: &Executed, flow: &Flow, bytes: &[u64]) {
+        for from in &flow.from {
+            match (from, flow.moved) {
+                (Site::Register(register), true) => {
+                    let mask = bytes
+                        .iter()
+                        .filter(|byte| **byte < register.size() as u64)
+                        .fold(0, |all, byte| all | 1u32 << byte);
+                    let cells = Cells::some_of(*register, mask);
+                    self.live.add_cells(executed.thread, &cells);
+                }
+                (Site::Register(register), false) => {
+                    let cells = Cells::of(*register);
+                    self.live.add_cells(executed.thread, &cells);
+                }
+                (Site::Cells(cells), _) => self.live.add_cells(executed.thread, cells),
+                (Site::Memory(_), moved) => {
+                    for (addr, len) in accesses(executed, from, false) {
+                        match moved {
+                            true => {
+                                for byte in bytes.iter().filter(|byte| **byte < len) {
+                                    self.live.add(addr + byte, 1);
+                                }
+                            }
+                            false => self.live.add(addr, len),
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What was met of a destination.
+struct Met {
+    /// By their offsets in it.
+    bytes: Vec<u64>,
+    written: Vec<(u64, u64)>,
+}
+
+impl Met {
+    fn is_none(&self) -> bool {
+        self.bytes.is_empty()
+    }
+}
+
+/// The ranges of memory behind a site: one, or where the engine told them, all of that direction.
+fn accesses(executed: &Executed, site: &Site, write: bool) -> Vec<(u64, u64)> {
+    let Site::Memory(number) = site else {
+        return Vec::new();
+    };
+    let all = executed.accesses.iter();
+    match executed.told {
+        true => all
+            .filter(|access| if write { access.write } else { access.read })
+            .map(|access| (access.addr, access.len))
+            .collect(),
+        false => all
+            .skip(*number as usize)
+            .take(1)
+            .map(|access| (access.addr, access.len))
+            .collect(),
+    }
+}
+
+/// Cells as registers that people know.
+fn named(cells: &Cells) -> Vec<Source> {
+    let general = (0..16u32).map(|n| Register::RAX + n);
+    let vector = (0..16u32).map(|n| Register::YMM0 + n);
+    let mut rest = *cells;
+    let mut sources = Vec::new();
+    for register in general.chain(vector) {
+        let of = Cells::of(register);
+        if rest.meets(&of) {
+            rest.remove(&of);
+            sources.push(Source::Register(register));
+        }
+    }
+    if !rest.is_empty() {
+        sources.push(Source::Other);
+    }
+    sources
+}
+
+impl Visitor for Search<'_> {
+    fn concerns(&mut self, trace: &Trace, end: &End, slots: &[u8], runs: (u64, Bases)) -> bool {
+        self.instructions += u64::from(end.count);
+        let live = self.live.cells(runs.0);
+        let known = self.known(&trace.tables, end.block);
+        if known.defines.meets(&live) {
+            return true;
+        }
+        let writes = std::mem::take(&mut self.known.get_mut(&end.block).expect("just made").writes);
+        let Some(block) = trace.tables.blocks.get(end.block as usize) else {
+            return true;
+        };
+        let met = writes.iter().any(|&(n, which)| {
+            if n >= end.count {
+                return false;
+            }
+            let Some(traced) = block.instructions.get(n as usize) else {
+                return true;
+            };
+            let accesses = block.accesses(traced, slots, runs.1).enumerate();
+            let mut written = accesses.filter(|(n, _)| which & 1 << n != 0);
+            written.any(|(_, access)| match access {
+                Some(access) => self.live.has(access.addr, access.len),
+                None => true,
+            })
+        });
+        self.known.get_mut(&end.block).expect("just made").writes = writes;
+        met
+    }
+
+    fn visit(&mut self, item: Item<'_>) -> Go {
+        match item {
+            Item::Instruction(executed) => {
+                let live = self.live.cells(executed.thread);
+                let flows = match executed.of {
+                    Some((block, n)) => {
+                        let known = self.known.get(&block).map(|known| &known.flows);
+                        known.and_then(|flows| flows.get(n as usize)).cloned()
+                    }
+                    None => {
+                        self.instructions += 1;
+                        None
+                    }
+                };
+                let flows = flows.unwrap_or_else(|| self.finder.find(executed.ins));
+                if !flows.defines.meets(&live) && flows.writes == 0 {
+                    return Go::On;
+                }
+                self.defined(&executed, &flows)
+            }
+            Item::Event { number, thread } => {
+                let Some(fact) = self.events.get(number) else {
+                    return Go::On;
+                };
+                let whose = fact.thread.unwrap_or(thread);
+                let by_register = self.live.cells(whose).meets(&fact.cells);
+                let ranges = self.events.memory(fact);
+                let by_memory = ranges.iter().any(|&(addr, len)| self.live.has(addr, len));
+                if !by_register && !by_memory {
+                    return Go::On;
+                }
+                self.ending = Some(Ended::Event { number, thread });
+                Go::Stop
+            }
+        }
+    }
+}
