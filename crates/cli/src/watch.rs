@@ -4,11 +4,11 @@ use std::ffi::{CStr, OsStr};
 
 use crate::arguments::Engine;
 use crate::arguments::Watch;
-use crate::debug::choose;
 use crate::recordings::{self, Opened};
 use crate::replay::{CANT_REPLAY, DIVERGED};
 use crate::run;
 use crate::{stack, text, variables};
+use clew_recording::process;
 use clew_timeline::program::Program;
 use clew_timeline::transition::Flip;
 use clew_timeline::watch::{Found, Question, Report, Seen, Tint, WatchError};
@@ -44,7 +44,7 @@ pub fn watch(line: &Watch, envp: &[&CStr]) -> i32 {
             return CANT_REPLAY;
         }
     };
-    let stream = match choose(recording.streams(), line.pid, line.exec) {
+    let stream = match process::program(recording.streams(), line.pid, line.exec) {
         Ok(stream) => stream,
         Err(why) => return unable(&format!("{why}; clew info {name} shows its processes")),
     };

@@ -12,7 +12,7 @@ use clew_timeline::{Direction, Next, Position, Reason, Stop, Stops, Target, Watc
 use crate::report::{self, Report};
 use crate::resume::Resume;
 use crate::session::{Answer, Session};
-use crate::{Error, Result, hex, signals};
+use crate::{Error, Result, hex, plain, signals};
 
 /// What a command that moves answers. The script knows it.
 pub const GO: &str = "clew: type stepi to go there\n";
@@ -39,6 +39,7 @@ seek POSITION        go there; also start, end, tick:N or a bookmark's name
 events [N]           N events around here (default 10)
 bookmark NAME        call this position NAME
 bookmarks            list them
+forget NAME          drop one
 threads              all threads, what they are called and what they wait for
 last ADDR LEN        go back to the last change of this memory
 transition EXPR      go to where EXPR changes from true to false, or the other way
@@ -76,6 +77,14 @@ impl Session<'_> {
             "threads" => return self.list_threads(),
             "bookmarks" => return Ok(self.list_bookmarks()),
             "bookmark" => return self.bookmark(rest),
+            "forget" => {
+                return match self.bookmarks.remove(rest) {
+                    Some(_) => Ok(String::new()),
+                    None => wrong(&format!(
+                        "there is no bookmark {rest:?}; bookmarks lists them"
+                    )),
+                };
+            }
             "excursion" => {
                 self.free_whatif()?;
                 return Ok(
@@ -385,12 +394,6 @@ fn described(next: Next) -> String {
         Next::CutOff => "nothing: the recording ends here".into(),
         Next::Diverges => "nothing: the replay isn't what was recorded from here on".into(),
     }
-}
-
-/// Without what a terminal would obey.
-fn plain(text: &str) -> String {
-    let plain = |c: char| if c.is_control() { '?' } else { c };
-    text.chars().map(plain).collect()
 }
 
 #[cfg(test)]

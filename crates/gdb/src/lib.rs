@@ -81,3 +81,9 @@ pub trait Helper {
         thread: ThreadId,
     ) -> std::result::Result<(Position, String), String>;
 }
+
+/// Without what a terminal would obey.
+pub(crate) fn plain(text: &str) -> String {
+    let plain = |c: char| if c.is_control() { '?' } else { c };
+    text.chars().map(plain).collect()
+}

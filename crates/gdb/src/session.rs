@@ -11,7 +11,8 @@ use std::time::Instant;
 
 use clew_recording::event::{Start, StreamId, ThreadId};
 use clew_recording::reader::Recording;
-use clew_timeline::{Calls, Events, Mapping, Position, Registers, Target, Thread, Timeline};
+use clew_timeline::{Calls, Error as TimelineError, Events, Mapping, Position};
+use clew_timeline::{Registers, Target, Thread, Timeline};
 
 use crate::auxv::Auxv;
 use crate::commands::Move;
@@ -22,7 +23,7 @@ use crate::points::Points;
 use crate::report::{self, Report};
 use crate::whatif::WhatIf;
 use crate::wire::{Incoming, LONGEST, Wire};
-use crate::{Error, Helper, Result, hex, registers, signals, wire};
+use crate::{Error, Helper, Result, hex, plain, registers, signals, wire};
 
 /// A memory access of gdb's is answered with at most so many bytes.
 const LONGEST_READ: u64 = (LONGEST as u64 - 64) / 2;
@@ -77,6 +78,10 @@ pub struct Session<'a> {
     pub(crate) events_in_all: Option<u64>,
     /// Ctrl-C came while nothing ran.
     pub(crate) interrupted: Option<Instant>,
+    /// gdb shows what is wrong, in words, whatever it has asked for.
+    pub(crate) shows_messages: bool,
+    /// What was last said beside gdb.
+    told: Option<String>,
 }
 
 /// What to do after an answer.
@@ -137,6 +142,8 @@ impl<'a> Session<'a> {
             module_number: None,
             events_in_all: None,
             interrupted: None,
+            shows_messages: false,
+            told: None,
         })
     }
 
@@ -216,10 +223,14 @@ impl<'a> Session<'a> {
         };
         match answer {
             Err(Error::Timeline(error)) => {
-                if self.trace {
+                let error = plain(&error.to_string());
+                let (reply, shown) = trouble(letter, &error, self.shows_messages);
+                // What gdb keeps to itself is said beside it, once.
+                if self.trace || !shown && self.told.as_ref() != Some(&error) {
                     eprintln!("clew: {error}");
+                    self.told = Some(error);
                 }
-                Ok(FAILED.into())
+                Ok(Answer::Reply(reply.into_bytes()))
             }
             answer => answer,
         }
@@ -512,9 +523,19 @@ impl<'a> Session<'a> {
         }
         Ok(match self.write(addr, &bytes) {
             Ok(()) => "OK".into(),
-            Err(Error::Timeline(_)) => FAULT.into(),
+            // Nothing to write to there; anything else is told.
+            Err(Error::Timeline(TimelineError::Refused(_))) => FAULT.into(),
             Err(error) => return Err(error),
         })
+    }
+}
+
+/// The answer to a packet that begins so and couldn't be answered, and whether the user will see the words. A gdb that
+/// doesn't say that it understands messages shows them for registers only; as an answer about memory it takes them for data.
+fn trouble(letter: u8, error: &str, shows_messages: bool) -> (String, bool) {
+    match shows_messages || b"gGpP".contains(&letter) {
+        true => (format!("E.clew: {error}"), true),
+        false => (FAILED.into(), false),
     }
 }
 
@@ -522,5 +543,18 @@ fn inserted(done: Option<()>) -> Answer {
     match done {
         Some(()) => "OK".into(),
         None => FAILED.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_told_in_words() {
+        let told = |letter, new| trouble(letter, "it is gone", new);
+        assert_eq!(told(b'g', false), ("E.clew: it is gone".into(), true));
+        assert_eq!(told(b'm', false), ("E01".into(), false));
+        assert_eq!(told(b'm', true), ("E.clew: it is gone".into(), true));
     }
 }

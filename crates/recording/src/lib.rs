@@ -17,6 +17,7 @@
 //! - [`pack`]: one portable file for all of one
 //! - [`bundle`]: an archive of other things
 //! - [`rewrite`]: a log with changes
+//! - [`stack`]: what programs were started with
 //! - [`environment`]: the variables that programs were started with
 pub mod bundle;
 pub mod bytes;
@@ -39,6 +40,7 @@ pub mod rewrite;
 pub mod script;
 mod shared;
 pub mod sharing;
+pub mod stack;
 pub mod summary;
 #[cfg(test)]
 mod testing;
