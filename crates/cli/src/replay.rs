@@ -40,6 +40,8 @@ pub struct Replayed {
     checks: u64,
     /// Processes that were replayed.
     processes: u64,
+    /// Events of the program that it ended with.
+    events: u64,
 }
 
 /// Why there is no such end.
@@ -89,6 +91,7 @@ fn engine(recording: &Recording, request: &Request) -> Result<Replayed, Failure>
         },
         checks: outcome.ends.values().map(|end| end.checks).sum(),
         processes,
+        events: end.events,
     })
 }
 
@@ -137,6 +140,12 @@ pub fn replay(line: &Replay, envp: &[&CStr]) -> i32 {
             false => Others::default(),
         };
         eprintln!("clew: {}", verdict(replayed, &others));
+    }
+    if let (Ok(replayed), Some(to)) = (&replayed, line.to)
+        && !matches!(replayed.ending, Ending::Stopped(_))
+    {
+        let events = text::counted(replayed.events, "event");
+        eprintln!("clew: {name} has no event {to}: it was replayed to its end, after {events}");
     }
     if let Err(Failure::Diverged(found)) = &replayed {
         let mut settings = Settings::new(options);
@@ -232,6 +241,7 @@ mod tests {
             ending: Ending::Exited(0),
             checks: 2,
             processes: 1,
+            events: 9,
         };
         let said = |missing: &[&str], unborn| {
             let missing = missing.iter().map(|text| text.to_string()).collect();

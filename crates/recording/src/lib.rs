@@ -12,6 +12,7 @@
 //! - [`reader`]: from the log back to events
 //! - [`process`]: which process somebody means
 //! - [`folder`]: where recordings live
+//! - [`meant`]: which of several names somebody means
 //! - [`meta`]: what is known of one before its first event
 //! - [`summary`]: what one is about, in short
 //! - [`pack`]: one portable file for all of one
@@ -29,6 +30,7 @@ pub mod folder;
 mod futex;
 pub mod log;
 pub mod maps;
+pub mod meant;
 pub mod meta;
 pub mod outlet;
 pub mod pack;

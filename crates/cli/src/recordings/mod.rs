@@ -33,6 +33,12 @@ pub fn find(envp: &[&CStr], word: Option<&OsStr>) -> Result<PathBuf, FolderError
     }
 }
 
+/// The same, by its whole name only.
+pub fn find_exactly(envp: &[&CStr], word: &OsStr) -> Result<PathBuf, FolderError> {
+    let place = place(envp).unwrap_or_else(|_| Recordings::at(Path::new(".")));
+    place.resolve_exactly(Some(word))
+}
+
 /// The name that a recording's folder has.
 pub fn name(folder: &Path) -> String {
     folder

@@ -376,6 +376,37 @@ fn replay_refuses_what_cannot_be_replayed_here() {
 }
 
 #[test]
+fn names_may_be_short_and_mistyped() {
+    let place = Place::new("meant");
+    for name in ["crash", "server-1", "server-2"] {
+        place.recording(name, 1).simple(0);
+    }
+    assert!(place.good(&["info", "cra"]).contains("crash"));
+    let said = place.bad(1, &["info", "serv"]);
+    assert!(said.contains("could be server-1, server-2"), "{said}");
+    let said = place.bad(1, &["info", "carsh"]);
+    assert!(said.contains("did you mean crash?"), "{said}");
+    // What can't be undone takes whole names only.
+    let said = place.bad(1, &["rm", "cra"]);
+    assert!(said.contains("did you mean crash?"), "{said}");
+    assert!(place.dir().join("crash").exists());
+}
+
+#[test]
+fn events_that_are_not_there_are_told() {
+    let place = Place::new("events");
+    rich(&place);
+    let said = place.bad(2, &["dump", "rich", "--quick", "--from", "5", "--to", "2"]);
+    assert!(said.contains("--from is behind --to"), "{said}");
+    let output = place.clew(&["dump", "rich", "--quick", "--from", "999"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.stdout.is_empty() && said.contains("there is no event 999"),
+        "{said}"
+    );
+}
+
+#[test]
 fn bad_command_lines_are_told() {
     let place = Place::new("usage");
     for args in [

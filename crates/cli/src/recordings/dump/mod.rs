@@ -21,9 +21,18 @@ use clew_recording::process::{self, ProcessName};
 use clew_recording::reader::{ReadError, Recording};
 use cursor::{Cursor, Entry};
 
+/// The command line is wrong.
+const WRONG: i32 = 2;
+
 pub fn dump(line: &Dump, envp: &[&CStr]) -> i32 {
     if line.turns {
         return turns(line, envp);
+    }
+    if let (Some(from), Some(to)) = (line.from, line.to)
+        && from > to
+    {
+        eprintln!("clew: there are no events from {from} to {to}: --from is behind --to");
+        return WRONG;
     }
     let opened = find(envp, line.recording.as_deref())
         .map_err(|error| error.to_string())
@@ -45,6 +54,8 @@ pub fn dump(line: &Dump, envp: &[&CStr]) -> i32 {
         to: BufWriter::new(std::io::stdout()),
         line,
         many: streams.len() > 1,
+        shown: false,
+        last: 0,
     };
     let shown = if line.all {
         merged(&recording, &streams, &mut out)
@@ -58,6 +69,10 @@ pub fn dump(line: &Dump, envp: &[&CStr]) -> i32 {
     match shown {
         Ok(()) | Err(Stop::ReaderGone) => {}
         Err(Stop::Damaged(error)) => return text::failed(&error),
+    }
+    if let (false, Some(from)) = (out.shown, line.from) {
+        let last = text::count(out.last);
+        eprintln!("clew: there is no event {from}: the last one is {last}");
     }
     mention_others(&recording, &streams);
     0
@@ -210,6 +225,10 @@ struct Out<'a> {
     line: &'a Dump,
     /// Events of several streams: say which.
     many: bool,
+    /// Something was.
+    shown: bool,
+    /// The highest number of an event that was met.
+    last: u64,
 }
 
 impl Out<'_> {
@@ -219,9 +238,11 @@ impl Out<'_> {
     }
 
     fn show(&mut self, mut entry: Entry) -> Result<(), Stop> {
+        self.last = self.last.max(entry.number);
         if self.line.from.is_some_and(|from| entry.number < from) {
             return Ok(());
         }
+        self.shown = true;
         let key = (entry.stream, entry.number);
         entry.inputs = self.inputs.remove(&key).unwrap_or_default();
         let entry = &entry;
