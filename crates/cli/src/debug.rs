@@ -1,10 +1,12 @@
 //! `clew debug`: the user's gdb on a recording, forwards and backwards.
 
 use std::ffi::{CStr, OsString};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use crate::arguments::Debug;
 use crate::arguments::Engine;
+use crate::progress::Progress;
 use crate::recordings::dump::lines;
 use crate::recordings::{self, Opened};
 use crate::replay::CANT_REPLAY;
@@ -84,7 +86,10 @@ pub fn debug(line: &Debug, envp: &[&CStr]) -> i32 {
     settings.unlocked = line.no_jail;
     settings.memory = line.memory.map(|megabytes| megabytes << 20);
     let timeline = match Timeline::open(&recording, stream, settings) {
-        Ok(timeline) => timeline,
+        Ok(mut timeline) => {
+            timeline.expect_work(recordings::work(&recording, stream));
+            timeline
+        }
         Err(error) => {
             text::failed(&error);
             return CANT_REPLAY;
@@ -103,6 +108,8 @@ pub fn debug(line: &Debug, envp: &[&CStr]) -> i32 {
             at,
             trace: line.trace_packets,
             name,
+            goes_later: line.serve.is_none(),
+            meter: Box::new(Progress::new("replaying").only_if(is_for_people(&line.arguments))),
         };
         let session = Session::new(&recording, timeline, &mut helper, settings)?;
         Ok((session, folder))
@@ -130,6 +137,18 @@ pub fn debug(line: &Debug, envp: &[&CStr]) -> i32 {
         }
         Err(error) => text::failed(&error),
     }
+}
+
+/// Whether somebody sits at gdb's terminal, and no program in between would be confused.
+fn is_for_people(arguments: &[OsString]) -> bool {
+    let by_machine = |word: &OsString| {
+        let word = word.to_string_lossy();
+        word.contains("interpreter")
+            || word == "-i"
+            || word.starts_with("-i=")
+            || word.ends_with("-tui")
+    };
+    std::io::stdin().is_terminal() && !arguments.iter().any(by_machine)
 }
 
 fn readable(word: &OsString) -> String {

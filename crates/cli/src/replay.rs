@@ -1,14 +1,16 @@
 //! `clew replay`: repeats a recording and ends as the recorded program did.
 
 use std::ffi::CStr;
+use std::io::IsTerminal;
 
 use crate::arguments::Engine;
 use crate::arguments::Replay;
 use crate::divergence::Facts;
+use crate::progress::Progress;
 use crate::recordings::{self, Opened};
 use crate::run;
 use crate::{machine, outcome, text, variables};
-use clew_engine::replay::tree::{self, Request};
+use clew_engine::replay::tree::{self, Outcome, Request};
 use clew_recording::process;
 use clew_recording::reader::Recording;
 use clew_recording::summary;
@@ -53,9 +55,37 @@ pub enum Failure {
     Unable(String),
 }
 
+/// Replays, and shows how far it has come, where that is in nobody's way.
+pub fn shown(recording: &Recording, request: &Request, what: &str) -> Result<Outcome, String> {
+    let is_free = request.quiet || !std::io::stdout().is_terminal();
+    let mut progress = Progress::new(what).only_if(is_free);
+    let mut whole = None;
+    tree::replay_and_tell(recording, request, &mut |done| {
+        let whole = *whole.get_or_insert_with(|| expected(recording, request));
+        progress.show(done as f64 / whole.max(1) as f64);
+    })
+}
+
+/// How much work that is, by what is known of the recording.
+fn expected(recording: &Recording, request: &Request) -> u64 {
+    let Ok(summary) = summary::of(recording.folder()) else {
+        return 0;
+    };
+    let process = request.process.or(request.to.map(|_| 1));
+    let streams = summary.streams.iter();
+    streams
+        .filter(|stream| process.is_none_or(|process| process == stream.process))
+        .map(|stream| {
+            let events = request.to.map_or(stream.events, |to| to.min(stream.events));
+            let part = events as f64 / stream.events.max(1) as f64;
+            tree::work((stream.ticks as f64 * part) as u64, events)
+        })
+        .sum()
+}
+
 /// Replays.
 fn engine(recording: &Recording, request: &Request) -> Result<Replayed, Failure> {
-    let outcome = tree::replay(recording, request).map_err(Failure::Unable)?;
+    let outcome = shown(recording, request, "replaying").map_err(Failure::Unable)?;
     if !outcome.divergences.is_empty() {
         return Err(Failure::Diverged(outcome.divergences));
     }
@@ -128,9 +158,8 @@ pub fn replay(line: &Replay, envp: &[&CStr]) -> i32 {
         to: line.to,
         verify: line.verify,
         unlocked: line.no_jail,
-        arguments: None,
         quiet: line.quiet,
-        options,
+        ..Request::all(options)
     };
     let options = request.options.clone();
     let replayed = engine(&recording, &request);

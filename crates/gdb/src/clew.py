@@ -83,6 +83,35 @@ A position is written EVENT, EVENT+TICKS or EVENT+TICKS+STEPS."""
         super().__init__("clew", gdb.COMMAND_RUNNING, gdb.COMPLETE_NONE, True)
 
 
+class Attach(Command):
+    """Connect to the recording, if that was interrupted.
+Usage: clew attach [SOCKET]"""
+
+    def __init__(self):
+        super().__init__("clew attach", gdb.COMMAND_RUNNING, gdb.COMPLETE_FILENAME)
+        self.socket = None
+
+    def do(self, argument):
+        self.socket = argument or self.socket
+        if self.socket is None:
+            raise gdb.GdbError("clew attach takes the socket of a clew debug --serve")
+        try:
+            told = gdb.execute("target extended-remote " + self.socket, to_string=True)
+            answer = monitor("hello")
+        except (gdb.error, KeyboardInterrupt) as error:
+            why = str(error) or "interrupted"
+            raise gdb.GdbError("clew: not connected to the recording: %s; clew attach connects" % why)
+        if answer.strip() != GO:
+            gdb.write(told)
+        else:
+            # Where it stands now isn't where anybody wants to be.
+            kept = ("Reading symbols", "warning:", "(No debugging")
+            gdb.write("".join(line for line in told.splitlines(True) if line.startswith(kept)))
+            gdb.execute("stepi")
+            answer = monitor("hello")
+        gdb.write(answer)
+
+
 class Told(Command):
     """A command that only tells something."""
 
@@ -257,6 +286,7 @@ RECORDED = (
 )
 
 Clew()
+Attach()
 Checkpoint()
 Restart()
 InfoCheckpoints()

@@ -71,7 +71,11 @@ impl Session<'_> {
         let wrong = |text: &str| Err(Error::Command(text.into()));
         match word {
             "" | "help" => return Ok(HELP.into()),
-            "hello" => return self.greeting(),
+            "hello" => match self.first.take() {
+                // It has connected; now it goes to where the user wants to begin.
+                Some(at) if at != Target::Start => self.pending = Some(Move::To(at)),
+                _ => return self.greeting(),
+            },
             "when" => return self.when(),
             "events" => return self.nearby_events(rest),
             "threads" => return self.list_threads(),
@@ -298,6 +302,12 @@ impl Session<'_> {
     fn seek(&mut self, target: Target) -> Result<Stop> {
         let before = self.timeline.position()?;
         let stop = self.timeline.seek(target)?;
+        if stop.reason == Reason::Interrupted {
+            self.say(
+                "[clew: interrupted: it stands where it stood; clew seek goes on from there]\n",
+            )?;
+            return Ok(stop);
+        }
         if let Target::Position(position) = target {
             let last = self.timeline.position()?;
             if last < position {

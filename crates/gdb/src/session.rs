@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clew_recording::event::{Start, StreamId, ThreadId};
 use clew_recording::reader::Recording;
@@ -22,11 +22,14 @@ use crate::libraries::Libraries;
 use crate::points::Points;
 use crate::report::{self, Report};
 use crate::whatif::WhatIf;
-use crate::wire::{Incoming, LONGEST, Wire};
-use crate::{Error, Helper, Result, hex, plain, registers, signals, wire};
+use crate::wire::{Incoming, LONGEST, Wire, held};
+use crate::{Error, Helper, Meter, Result, hex, plain, registers, signals};
 
 /// A memory access of gdb's is answered with at most so many bytes.
 const LONGEST_READ: u64 = (LONGEST as u64 - 64) / 2;
+
+/// What takes longer isn't waited for while gdb connects.
+const SOON: Duration = Duration::from_millis(700);
 
 /// What a session is made of.
 pub struct Settings {
@@ -38,6 +41,17 @@ pub struct Settings {
     pub trace: bool,
     /// The recording's name, for people.
     pub name: String,
+    /// gdb is ours: if the way to the first place is long, it connects at the start and is told then where to go. While it
+    /// connects Ctrl-C would leave it without a connection.
+    pub goes_later: bool,
+    pub meter: Box<dyn Meter + Send>,
+}
+
+/// The work under way.
+struct Effort {
+    meter: Box<dyn Meter + Send>,
+    /// It is given up then.
+    deadline: Option<Instant>,
 }
 
 pub struct Session<'a> {
@@ -48,7 +62,9 @@ pub struct Session<'a> {
     pub(crate) start: Start,
     pub(crate) stream: StreamId,
     trace: bool,
-    first: Option<Target>,
+    pub(crate) first: Option<Target>,
+    goes_later: bool,
+    effort: Arc<Mutex<Effort>>,
     pub(crate) wire: Option<Arc<Mutex<Wire>>>,
     pub(crate) points: Points,
     /// Signals that gdb doesn't want to hear of: bit n - 1 for signal n.
@@ -122,6 +138,11 @@ impl<'a> Session<'a> {
             stream,
             trace: settings.trace,
             first: Some(settings.at),
+            goes_later: settings.goes_later,
+            effort: Arc::new(Mutex::new(Effort {
+                meter: settings.meter,
+                deadline: None,
+            })),
             wire: None,
             points: Points::default(),
             passed: 0,
@@ -152,20 +173,29 @@ impl<'a> Session<'a> {
         let wire = Arc::new(Mutex::new(Wire::new(socket, self.trace)));
         self.wire = Some(wire.clone());
         let watched = wire.clone();
-        let watcher = move |_| ended() || wire::held(&watched).wants_interrupt();
+        let effort = self.effort.clone();
+        let watcher = move |done| {
+            let mut effort = held(&effort);
+            effort.meter.show(done);
+            let late = effort.deadline.is_some_and(|end| Instant::now() > end);
+            late || ended() || held(&watched).wants_interrupt()
+        };
         self.timeline.set_watcher(Box::new(watcher));
         self.points.clear();
         while !ended() {
-            let incoming = wire::held(&wire).next()?;
+            let incoming = held(&wire).next()?;
             match incoming {
                 None => break,
                 Some(Incoming::Signal) => {}
                 // It met a stop that gdb passes over: the next time it goes, it is to stop.
                 Some(Incoming::Interrupt) => self.interrupted = Some(Instant::now()),
                 Some(Incoming::Packet(packet)) => {
-                    let answer = self.answer(&packet)?;
+                    held(&self.effort).meter.begins();
+                    let answer = self.answer(&packet);
+                    held(&self.effort).meter.is_over();
+                    let answer = answer?;
                     if let Answer::Reply(reply) = answer {
-                        wire::held(&wire).send(&reply)?;
+                        held(&wire).send(&reply)?;
                     }
                 }
             }
@@ -184,7 +214,7 @@ impl<'a> Session<'a> {
     /// Text on gdb's console; only while gdb waits for the program.
     pub(crate) fn say(&self, text: &str) -> Result<()> {
         match &self.wire {
-            Some(wire) => Ok(wire::held(&wire).say(text)?),
+            Some(wire) => Ok(held(&wire).say(text)?),
             None => Ok(()),
         }
     }
@@ -239,7 +269,14 @@ impl<'a> Session<'a> {
     /// Where it stands, when gdb connects.
     fn hello(&mut self) -> Result<Answer> {
         if let Some(at) = self.first.take() {
-            self.begin(at)?;
+            let deadline = self.goes_later.then(|| Instant::now() + SOON);
+            held(&self.effort).deadline = deadline;
+            let begun = self.begin(at);
+            held(&self.effort).deadline = None;
+            if !begun? {
+                self.first = Some(at);
+                self.begin(Target::Start)?;
+            }
         }
         self.stop_packet().map(Answer::Reply)
     }
@@ -296,7 +333,7 @@ impl<'a> Session<'a> {
     fn set(&mut self, rest: &[u8]) -> Result<Answer> {
         if rest == b"StartNoAckMode" {
             if let Some(wire) = &self.wire {
-                let mut wire = wire::held(&wire);
+                let mut wire = held(&wire);
                 // The last one that is acknowledged.
                 wire.send(b"OK")?;
                 wire.stop_acknowledging();

@@ -16,8 +16,11 @@ use std::ffi::{CStr, OsStr};
 use std::path::{Path, PathBuf};
 
 use crate::{text, variables};
+use clew_engine::replay::tree;
+use clew_recording::event::StreamId;
 use clew_recording::folder::{FolderError, Recordings};
-use clew_recording::summary::End;
+use clew_recording::reader::Recording;
+use clew_recording::summary::{self, End};
 
 /// The folder of this user's recordings.
 pub fn place(envp: &[&CStr]) -> Result<Recordings, FolderError> {
@@ -46,6 +49,14 @@ pub fn name(folder: &Path) -> String {
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned()
+}
+
+/// How much work a stream is, by what is known of it; 0 if nothing is.
+pub fn work(recording: &Recording, stream: StreamId) -> u64 {
+    let summary = summary::of(recording.folder());
+    let streams = summary.map(|summary| summary.streams).unwrap_or_default();
+    let found = streams.iter().find(|one| one.id == stream);
+    found.map_or(0, |one| tree::work(one.ticks, one.events))
 }
 
 /// How a process ended, in a few words.

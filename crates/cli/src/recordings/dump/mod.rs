@@ -12,10 +12,10 @@ use std::io::{BufWriter, Write};
 use super::arguments::Dump;
 use super::find;
 use crate::arguments::Engine;
-use crate::run;
+use crate::{replay, run};
 use crate::{text, variables};
 use clew_engine::replay::arguments::Argument;
-use clew_engine::replay::tree::{self, Request};
+use clew_engine::replay::tree::Request;
 use clew_recording::event::{Event, ProcessId, StreamId};
 use clew_recording::process::{self, ProcessName};
 use clew_recording::reader::{ReadError, Recording};
@@ -200,14 +200,11 @@ fn inputs(recording: &Recording, line: &Dump, envp: &[&CStr]) -> Inputs {
     let process = process::find(recording.streams(), line.pid).ok();
     let request = Request {
         process: process.filter(|_| !line.all),
-        to: None,
-        verify: false,
-        unlocked: false,
         arguments: Some((line.from.unwrap_or(0), line.to.unwrap_or(u64::MAX))),
-        quiet: true,
-        options,
+        ..Request::all(options)
     };
-    let Ok(outcome) = tree::replay(recording, &request) else {
+    let what = "replaying, for what calls passed to the kernel (--quick does without)";
+    let Ok(outcome) = replay::shown(recording, &request, what) else {
         return Inputs::new();
     };
     if let Some(diverged) = outcome.divergences.iter().min_by_key(|found| found.stream) {

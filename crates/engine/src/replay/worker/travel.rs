@@ -53,7 +53,7 @@ pub(super) enum Leg {
 }
 
 /// What an event counts as work, in ticks.
-const EVENT_WORK: u64 = 64;
+pub const EVENT_WORK: u64 = 64;
 /// So many ticks are run at once: a few milliseconds.
 const SLICE: u64 = 1 << 20;
 /// Cycles between two looks for a command, and between two words about how far it is.
