@@ -6,13 +6,14 @@
 
 use std::fmt::Write;
 
+use clew_calls::names;
 use clew_recording::event::Record;
 use clew_timeline::{Direction, Next, Position, Reason, Stop, Stops, Target, Watch, WatchKind};
 
 use crate::report::{self, Report};
 use crate::resume::Resume;
 use crate::session::{Answer, Session};
-use crate::{Error, Result, hex, plain, signals};
+use crate::{Error, Result, hex, plain};
 
 /// What a command that moves answers. The script knows it.
 pub const GO: &str = "clew: type stepi to go there\n";
@@ -214,9 +215,9 @@ impl Session<'_> {
         let mut text = String::new();
         for thread in self.all_threads()? {
             let mark = if thread.number == running { '*' } else { ' ' };
-            let waits = thread
-                .waits
-                .map_or(String::new(), |nr| format!("  waits in system call {nr}"));
+            let waits = thread.waits.map_or(String::new(), |nr| {
+                format!("  waits in {}", names::call(nr))
+            });
             let _ = writeln!(
                 text,
                 "{mark} {:<3} {:>7}  {:<16}  {:#018x}{waits}",
@@ -393,11 +394,11 @@ fn number(text: &str) -> Option<u64> {
 
 fn described(next: Next) -> String {
     match next {
-        Next::Call { nr } => format!("system call {nr}"),
-        Next::Signal { signo, .. } => signals::name(signo),
+        Next::Call { nr } => names::call(nr),
+        Next::Signal { signo, .. } => names::signal(signo),
         Next::Switch { to } => format!("thread number {to} goes on"),
         Next::Exit { status } => format!("exit with status {status}"),
-        Next::Killed { signo, .. } => format!("killed by {}", signals::name(signo)),
+        Next::Killed { signo, .. } => format!("killed by {}", names::signal(signo)),
         Next::Exec => "exec".into(),
         Next::Fork { pid } => format!("fork of {pid}"),
         Next::Other => "an event".into(),

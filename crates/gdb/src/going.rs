@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clew_calls::names;
 use clew_recording::event::ThreadId;
 use clew_timeline::{Direction, EventStop, Next, Reason, Stop, Target};
 
@@ -198,7 +199,7 @@ impl Session<'_> {
         match next {
             Next::Exit { status } => format!("the program exits here, with status {status}"),
             Next::Killed { signo, .. } => {
-                format!("the program is killed here, by {}", signals::name(signo))
+                format!("the program is killed here, by {}", names::signal(signo))
             }
             Next::Exec => {
                 let pid = self.pid();

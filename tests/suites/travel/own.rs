@@ -151,7 +151,10 @@ fn threads(test: &str) -> Result<(), Failed> {
     let mut mi = place.mi()?;
     mi.command("-break-insert -t -c \"turn == 14\" count")?;
     mi.go(FORTH)?;
-    has(&mi.console("clew threads")?, &["alpha", "beta", "gamma"])
+    let threads = mi.console("clew threads")?;
+    has(&threads, &["alpha", "beta", "gamma"])?;
+    // What they wait in has a name.
+    has(&threads, &["waits in futex"])
 }
 
 /// To the last change of a value.

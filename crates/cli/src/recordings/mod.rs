@@ -63,7 +63,7 @@ pub fn work(recording: &Recording, stream: StreamId) -> u64 {
 pub fn end_text(end: &End) -> String {
     match *end {
         End::Exited { status } => format!("exit {status}"),
-        End::Killed { signal } => dump::names::signal(signal),
+        End::Killed { signal } => clew_calls::names::signal(signal),
         End::Exec => "exec".into(),
         End::CutOff => "cut off".into(),
         End::Recording => "recording".into(),

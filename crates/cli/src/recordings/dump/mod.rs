@@ -2,7 +2,6 @@
 
 mod cursor;
 mod format;
-pub mod names;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
