@@ -10,8 +10,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::event::{
-    Call, Effect, End as CallEnd, Event, Origin, Place, ProcessId, Record, Start, StreamId,
-    ThreadId,
+    Effect, End as CallEnd, Event, Origin, ProcessId, Record, Start, StreamId, ThreadId,
 };
 use crate::meta::{read_bounded, replace_file};
 use crate::reader::{OpenError, Recording};
@@ -242,23 +241,6 @@ pub fn kind(event: &Event) -> &'static str {
     }
 }
 
-/// How far after the event before it.
-pub fn place(event: &Event) -> Place {
-    match *event {
-        Event::Call(Call { ticks, .. })
-        | Event::Instruction { ticks, .. }
-        | Event::Shared { ticks, .. }
-        | Event::Forked { ticks, .. }
-        | Event::Exec { ticks }
-        | Event::Exited { ticks, .. } => Place { ticks, steps: 0 },
-        Event::Signal { place, .. }
-        | Event::Switched { place, .. }
-        | Event::Check { place, .. }
-        | Event::Killed { place, .. } => place,
-        _ => Place::default(),
-    }
-}
-
 /// Text for people from a guest's bytes.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -378,7 +360,7 @@ impl Builder {
         let Some(stream) = self.summary.streams.last_mut() else {
             return;
         };
-        let ticks = place(event).ticks;
+        let ticks = event.place().ticks;
         stream.events += 1;
         stream.ticks = stream.ticks.saturating_add(ticks);
         if let Some(count) = self.summary.kinds.get_mut(kind(event)) {

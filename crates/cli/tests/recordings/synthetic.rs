@@ -121,6 +121,7 @@ impl Builder {
         let meta = Meta {
             format: meta::FORMAT,
             clock: meta::CLOCK,
+            capture: meta::EXACT.into(),
             clew: "0.1.0".into(),
             name: folder.file_name().unwrap().to_str().unwrap().into(),
             program: "/bin/demo".into(),

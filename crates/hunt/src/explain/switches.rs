@@ -6,7 +6,6 @@ use clew_recording::event::{Event, Record, StreamId, ThreadId};
 use clew_recording::position::Position;
 use clew_recording::reader::{ReadError, Recording};
 use clew_recording::script::{End, Script, Turn};
-use clew_recording::summary;
 use clew_timeline::{Result, Target};
 
 use super::Preemption;
@@ -111,7 +110,7 @@ impl Teller {
         if self.turns.event(event) {
             self.story.work.count(event);
         }
-        let place = summary::place(event);
+        let place = event.place();
         if place.ticks > 1 {
             let stretches = self.story.stretches.entry(self.thread).or_default();
             if stretches.len() < STRETCHES {

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use clew_engine::replay::arguments::Argument;
 use clew_recording::event::{Call, Effect, End, Event, Record, StreamId, ThreadId};
 use clew_recording::reader::{ReadError, Recording, StreamReader};
-use clew_recording::summary::place;
 
 /// Of contents of memory, as much is kept if not all of it is to be shown.
 const KEPT: usize = 64;
@@ -100,7 +99,7 @@ impl Cursor {
             }
         };
         self.number += 1;
-        self.ticks = self.ticks.saturating_add(place(&event).ticks);
+        self.ticks = self.ticks.saturating_add(event.place().ticks);
         if let Event::Time(time) = event {
             self.time_ns = time;
         }

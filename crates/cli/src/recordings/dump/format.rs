@@ -262,7 +262,7 @@ pub fn json(entry: &Entry, full: bool) -> String {
     put("pid", entry.pid.into());
     put("thread", entry.thread.into());
     put("tid", entry.tid.into());
-    let place = summary::place(&entry.event);
+    let place = entry.event.place();
     put("ticks", place.ticks.into());
     if place.steps != 0 {
         put("steps", place.steps.into());
