@@ -4,7 +4,7 @@
 //! difference to the last one of the same number in the stream, so a stream is read from its start.
 //! docs/format.md describes every kind.
 
-use crate::bytes::{Malformed, Reader, Writer};
+use crate::bytes::{LONGEST, Malformed, Reader, Writer};
 use crate::event::*;
 
 /// Calls from this number on have no memory of their last arguments.
@@ -36,6 +36,19 @@ mod kind {
     pub const EXTENDED: u8 = 0x42;
     pub const MAP: u8 = 0x43;
     pub const OUTPUT: u8 = 0x44;
+}
+
+/// Appends a number as [`Writer::number`] writes it.
+pub(crate) fn put_number(out: &mut Vec<u8>, value: u64) {
+    let mut room = [0; LONGEST];
+    let mut writer = Writer::new(&mut room);
+    writer.number(value);
+    let len = writer.len();
+    out.extend_from_slice(&room[..len]);
+}
+
+pub(crate) fn put_signed(out: &mut Vec<u8>, value: i64) {
+    put_number(out, (value << 1 ^ value >> 63) as u64);
 }
 
 /// What both sides remember of a stream.
@@ -372,6 +385,43 @@ pub struct Decoder {
 }
 
 impl Decoder {
+    /// What it remembers, as bytes.
+    pub(crate) fn save(&self, out: &mut Vec<u8>) {
+        let memory = &self.memory;
+        put_number(out, memory.addr);
+        put_number(out, memory.time);
+        let used = || {
+            memory
+                .args
+                .iter()
+                .enumerate()
+                .filter(|(_, args)| **args != [0; 6])
+        };
+        put_number(out, used().count() as u64);
+        for (nr, args) in used() {
+            put_number(out, nr as u64);
+            for arg in args {
+                put_number(out, *arg);
+            }
+        }
+    }
+
+    pub(crate) fn restore(input: &mut Reader) -> Result<Decoder, Malformed> {
+        let mut memory = Memory {
+            addr: input.number()?,
+            time: input.number()?,
+            ..Memory::default()
+        };
+        for _ in 0..input.number()?.min(REMEMBERED as u64) {
+            let nr = input.number()? as usize;
+            let args = memory.args.get_mut(nr).ok_or(Malformed)?;
+            for arg in args {
+                *arg = input.number()?;
+            }
+        }
+        Ok(Decoder { memory })
+    }
+
     /// The record at the start of `bytes` and its length; `None` if it isn't there as a whole.
     pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<(Record<'a>, usize)>, Malformed> {
         let mut record = Record::Event(Event::Time(0));

@@ -10,6 +10,8 @@
 //! - [`writer`]: the process that writes the log
 //! - [`log`]: the log's format
 //! - [`reader`]: from the log back to events
+//! - [`walk`]: where a stream stands after each of its events
+//! - [`points`]: places in long streams at which reading can begin
 //! - [`process`]: which process somebody means
 //! - [`folder`]: where recordings live
 //! - [`meant`]: which of several names somebody means
@@ -34,6 +36,7 @@ pub mod meant;
 pub mod meta;
 pub mod outlet;
 pub mod pack;
+pub mod points;
 pub mod position;
 pub mod process;
 mod producer;
@@ -46,6 +49,7 @@ pub mod stack;
 pub mod summary;
 #[cfg(test)]
 mod testing;
+pub mod walk;
 mod watch;
 pub mod writer;
 mod writing;

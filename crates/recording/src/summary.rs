@@ -13,6 +13,7 @@ use crate::event::{
     Effect, End as CallEnd, Event, Origin, ProcessId, Record, Start, StreamId, ThreadId,
 };
 use crate::meta::{read_bounded, replace_file};
+use crate::points::Maker;
 use crate::reader::{OpenError, Recording};
 use crate::{log, pack};
 
@@ -181,22 +182,36 @@ pub fn of(folder: &Path) -> Result<Summary, OpenError> {
     }
     let recording = Recording::open(folder)?;
     let writing = recording.is_being_written();
-    let mut summary = read(&recording, bytes, writing);
+    let mut points = Maker::default();
+    let mut summary = read(&recording, bytes, writing, &mut points);
     let sizes = pack::size(folder);
     (summary.disk_bytes, summary.files) = (sizes.bytes, sizes.files);
     if !writing && log_bytes() == bytes {
         summary.keep(folder);
+        points.keep(folder, bytes);
     }
     Ok(summary)
 }
 
-fn read(recording: &Recording, log_bytes: u64, writing: bool) -> Summary {
+/// Reads all of a recording that isn't being made any more, and keeps what one then knows of it.
+pub(crate) fn make(recording: &Recording, log_bytes: u64) -> Option<()> {
+    if recording.is_being_written() {
+        return None;
+    }
+    let mut points = Maker::default();
+    read(recording, log_bytes, false, &mut points);
+    points.keep(recording.folder(), log_bytes);
+    Some(())
+}
+
+fn read(recording: &Recording, log_bytes: u64, writing: bool, points: &mut Maker) -> Summary {
     let mut builder = Builder::new(log_bytes);
     for one in recording.unrecorded() {
         builder.unrecorded(one.stream, &one.text);
     }
     for info in recording.streams() {
         builder.stream(info.id, &info.start);
+        points.stream(info.id, &info.start);
         let mut reader = match recording.stream(info.id) {
             Ok(reader) => reader,
             Err(error) => {
@@ -205,8 +220,12 @@ fn read(recording: &Recording, log_bytes: u64, writing: bool) -> Summary {
             }
         };
         loop {
+            points.stands(&reader);
             match reader.next() {
-                Ok(Some(record)) => builder.record(&record),
+                Ok(Some(record)) => {
+                    builder.record(&record);
+                    points.record(&record);
+                }
                 Ok(None) => break,
                 Err(error) => {
                     builder.damage(error.to_string());
@@ -473,6 +492,7 @@ impl Builder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::{Call, Place};
     use crate::testing::Scratch;
 
     fn start(pid: i32, origin: Origin) -> Start {

@@ -12,7 +12,8 @@ use crate::progress::Progress;
 use crate::text;
 use clew_recording::folder::{self, PACKED};
 use clew_recording::pack::{self, Allowed, PackError};
-use clew_recording::summary::is_being_written;
+use clew_recording::points;
+use clew_recording::summary::{self, is_being_written};
 
 pub fn pack(line: &Pack, envp: &[&CStr]) -> i32 {
     let folder = match find(envp, line.recording.as_deref()) {
@@ -109,6 +110,10 @@ pub fn unpack(line: &Unpack, envp: &[&CStr]) -> i32 {
     drop(progress);
     match unpacked {
         Ok(()) => {
+            // What can be made again isn't packed by us, and isn't taken from strangers.
+            for name in [summary::FILE, points::FILE] {
+                let _ = std::fs::remove_file(folder.join(name));
+            }
             // Replay and the like take the latest: it is the one that was asked for last.
             let _ = all.set_latest(&folder);
             let size = text::size(pack::size(&folder).bytes);

@@ -16,6 +16,7 @@ use crate::{text, variables};
 use clew_engine::replay::arguments::Argument;
 use clew_engine::replay::tree::Request;
 use clew_recording::event::{Event, ProcessId, StreamId};
+use clew_recording::points::{self, Points};
 use clew_recording::process::{self, ProcessName};
 use clew_recording::reader::{ReadError, Recording};
 use cursor::{Cursor, Entry};
@@ -55,6 +56,10 @@ pub fn dump(line: &Dump, envp: &[&CStr]) -> i32 {
         many: streams.len() > 1,
         shown: false,
         last: 0,
+        points: match line.from {
+            Some(_) => points::of(&recording),
+            None => Points::default(),
+        },
     };
     let shown = if line.all {
         merged(&recording, &streams, &mut out)
@@ -98,7 +103,8 @@ pub fn lines(
     from: u64,
     to: u64,
 ) -> Result<Vec<(u64, String)>, ReadError> {
-    shown_lines(Cursor::open(recording, stream, false)?, from, to)
+    let cursor = Cursor::open(recording, stream, false)?;
+    shown_lines(cursor.skip_to(&points::of(recording), from), from, to)
 }
 
 fn shown_lines(mut cursor: Cursor, from: u64, to: u64) -> Result<Vec<(u64, String)>, ReadError> {
@@ -123,7 +129,8 @@ pub fn bare_lines(
     from: u64,
     to: u64,
 ) -> Result<Vec<(u64, String)>, ReadError> {
-    shown_lines(Cursor::bare(recording, stream)?, from, to)
+    let cursor = Cursor::bare(recording, stream)?;
+    shown_lines(cursor.skip_to(&points::of(recording), from), from, to)
 }
 
 /// An event's number, time, thread, and what it was.
@@ -225,6 +232,8 @@ struct Out<'a> {
     shown: bool,
     /// The highest number of an event that was met.
     last: u64,
+    /// Where reading can begin.
+    points: Points,
 }
 
 impl Out<'_> {
@@ -262,7 +271,8 @@ impl Out<'_> {
 }
 
 fn one(recording: &Recording, stream: StreamId, out: &mut Out) -> Result<(), Stop> {
-    let mut cursor = Cursor::open(recording, stream, out.line.full)?;
+    let cursor = Cursor::open(recording, stream, out.line.full)?;
+    let mut cursor = cursor.skip_to(&out.points, out.line.from.unwrap_or(0));
     while let Some(entry) = cursor.next()? {
         if out.is_over(entry.number) {
             break;
