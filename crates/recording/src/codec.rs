@@ -5,10 +5,13 @@
 //! docs/format.md describes every kind.
 
 use crate::bytes::{LONGEST, Malformed, Reader, Writer};
+use crate::deadlock::{Awaited, Waiter};
 use crate::event::*;
 
 /// Calls from this number on have no memory of their last arguments.
 const REMEMBERED: usize = 512;
+/// Of a deadlock so many threads are told: they fit into a record.
+const MOST_WAITERS: usize = 2000;
 /// Kinds from here on are effects.
 const EFFECTS: u8 = 0x40;
 
@@ -31,6 +34,7 @@ mod kind {
     pub const NOTE: u8 = 16;
     pub const SHARED: u8 = 17;
     pub const TOUCHED: u8 = 18;
+    pub const DEADLOCK: u8 = 19;
     pub const MEMORY: u8 = 0x40;
     pub const REGISTERS: u8 = 0x41;
     pub const EXTENDED: u8 = 0x42;
@@ -87,6 +91,7 @@ impl Encoder {
             Event::Signal { info, .. } => info.len(),
             Event::Values(bytes) => bytes.len(),
             Event::Note(text) => text.len(),
+            Event::Deadlock(waiters) => waiters.len().min(MOST_WAITERS) * 3 * LONGEST,
             _ => 0,
         };
         frame(room, long, |out| match event {
@@ -208,6 +213,12 @@ impl Encoder {
             Event::Note(text) => {
                 out.bytes(text.as_bytes());
                 kind::NOTE
+            }
+            Event::Deadlock(waiters) => {
+                for waiter in &waiters[..waiters.len().min(MOST_WAITERS)] {
+                    put_waiter(waiter, out);
+                }
+                kind::DEADLOCK
             }
         })
     }
@@ -347,6 +358,43 @@ fn put_call(call: &Call, memory: &mut Memory, out: &mut Writer) {
         out.byte(output.to);
         out.number(output.order);
     }
+}
+
+fn put_waiter(waiter: &Waiter, out: &mut Writer) {
+    out.signed(waiter.tid.into());
+    match waiter.waits {
+        Awaited::Lock { addr, owner } => {
+            out.byte(0);
+            out.number(addr);
+            out.signed(owner.into());
+        }
+        Awaited::End { tid } => {
+            out.byte(1);
+            out.signed(tid.into());
+        }
+        Awaited::Wake { addr } => {
+            out.byte(2);
+            out.number(addr);
+        }
+    }
+}
+
+fn take_waiter(input: &mut Reader) -> Result<Waiter, Malformed> {
+    let tid = take_i32(input)?;
+    let waits = match input.byte()? {
+        0 => Awaited::Lock {
+            addr: input.number()?,
+            owner: take_i32(input)?,
+        },
+        1 => Awaited::End {
+            tid: take_i32(input)?,
+        },
+        2 => Awaited::Wake {
+            addr: input.number()?,
+        },
+        _ => return Err(Malformed),
+    };
+    Ok(Waiter { tid, waits })
 }
 
 /// Beside a start's origin: how its registers are seen.
@@ -558,6 +606,13 @@ impl Decoder {
                 let time = self.memory.time.wrapping_add(input.number()?);
                 self.memory.time = time;
                 Event::Time(time)
+            }
+            kind::DEADLOCK => {
+                let mut waiters = Vec::new();
+                while !input.is_empty() {
+                    waiters.push(take_waiter(input)?);
+                }
+                Event::Deadlock(waiters)
             }
             kind::NOTE => {
                 Event::Note(std::str::from_utf8(take_rest(input)?).map_err(|_| Malformed)?)

@@ -11,6 +11,8 @@
 
 use std::fmt;
 
+use crate::deadlock::Waiter;
+
 /// Number of a guest thread in its stream, counted from 0 and never used again.
 pub type ThreadId = u32;
 /// Number of a stream in its recording, counted from 1.
@@ -217,6 +219,8 @@ pub enum Event<'a> {
     Time(u64),
     /// For people: what wasn't recorded faithfully, and why.
     Note(&'a str),
+    /// No thread can ever go on: these wait for each other.
+    Deadlock(Vec<Waiter>),
 }
 
 /// What an event is to the thread that runs there.
@@ -264,7 +268,9 @@ impl Event<'_> {
             Event::Exited { ticks, .. } => (Deed::Whole, at(*ticks)),
             Event::Killed { place, .. } => (Deed::Whole, *place),
             Event::Check { place, .. } => (Deed::Silent, *place),
-            Event::Values(_) | Event::Time(_) | Event::Note(_) => (Deed::Silent, Place::default()),
+            Event::Values(_) | Event::Time(_) | Event::Note(_) | Event::Deadlock(_) => {
+                (Deed::Silent, Place::default())
+            }
         }
     }
 }

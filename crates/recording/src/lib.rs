@@ -21,11 +21,13 @@
 //! - [`bundle`]: an archive of other things
 //! - [`rewrite`]: a log with changes
 //! - [`stack`]: what programs were started with
+//! - [`deadlock`]: threads that wait for each other for good
 //! - [`environment`]: the variables that programs were started with
 pub mod bundle;
 pub mod bytes;
 pub mod channel;
 pub mod codec;
+pub mod deadlock;
 pub mod environment;
 pub mod event;
 pub mod folder;

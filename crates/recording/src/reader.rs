@@ -316,7 +316,7 @@ fn check_header(file: &File, path: &Path) -> Result<(), OpenError> {
     let found = u32::from_le_bytes([8, 9, 10, 11].map(|n| header[n]));
     match found {
         0 => Err(OpenError::NotALog(path.into())),
-        // What the first version has, the second has too.
+        // What earlier versions have, later ones have too.
         1..=log::VERSION => Ok(()),
         _ => Err(OpenError::Newer {
             path: path.into(),

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::deadlock::{self, Waiter};
 use crate::event::{
     Effect, End as CallEnd, Event, Origin, ProcessId, Record, Start, StreamId, ThreadId,
 };
@@ -19,7 +20,7 @@ use crate::{log, pack};
 
 pub const FILE: &str = "summary.json";
 /// Changes with the fields and how they are computed.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const MOST_BYTES: u64 = 256 << 20;
 /// More notes of different text, or threads of a process, are only counted.
 const MOST_NOTES: usize = 200;
@@ -52,6 +53,8 @@ pub struct Summary {
     pub files: u64,
     /// Why the log's end couldn't be read.
     pub damage: Option<String>,
+    /// Who waits for whom, in the first process in which no thread can ever go on.
+    pub deadlock: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -257,6 +260,7 @@ pub fn kind(event: &Event) -> &'static str {
         Event::Values(_) => "values",
         Event::Time(_) => "time",
         Event::Note(_) => "note",
+        Event::Deadlock(_) => "deadlock",
     }
 }
 
@@ -296,6 +300,7 @@ impl Builder {
                 disk_bytes: 0,
                 files: 0,
                 damage: None,
+                deadlock: None,
             },
             unrecorded: Vec::new(),
             forked: Vec::new(),
@@ -412,9 +417,23 @@ impl Builder {
             Event::Exited { status, .. } => stream.end = End::Exited { status },
             Event::Killed { signo, .. } => stream.end = End::Killed { signal: signo },
             Event::Time(time) => stream.ended_ns = stream.ended_ns.max(time),
-            Event::Note(text) => self.note(text),
+            Event::Note(text) => {
+                if let Some(waiters) = deadlock::of_note(text) {
+                    self.deadlock(&waiters);
+                }
+                self.note(text);
+            }
+            Event::Deadlock(ref waiters) => {
+                self.deadlock(waiters);
+                self.note(&format!("deadlock: {}", deadlock::text(waiters)));
+            }
             _ => {}
         }
+    }
+
+    fn deadlock(&mut self, waiters: &[Waiter]) {
+        let first = &mut self.summary.deadlock;
+        first.get_or_insert_with(|| deadlock::text(waiters));
     }
 
     fn note(&mut self, text: &str) {

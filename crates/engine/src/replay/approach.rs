@@ -58,7 +58,8 @@ pub fn place_of(event: &Event) -> Lies {
         | Event::EndedThread { .. }
         | Event::Values(_)
         | Event::Time(_)
-        | Event::Note(_) => Lies::Here,
+        | Event::Note(_)
+        | Event::Deadlock(_) => Lies::Here,
     }
 }
 

@@ -185,7 +185,10 @@ impl<'a> Replay<'a> {
         }
         self.applying = true;
         // What looked like the end (a failed exec, the death of a vfork's child) wasn't.
-        if !matches!(event, Event::Check { .. } | Event::Time(_) | Event::Note(_)) {
+        if !matches!(
+            event,
+            Event::Check { .. } | Event::Time(_) | Event::Note(_) | Event::Deadlock(_)
+        ) {
             self.ending = Ending::CutOff;
         }
         if let Event::Call(call) = event

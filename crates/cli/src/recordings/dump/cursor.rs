@@ -173,6 +173,7 @@ fn detached(event: Event) -> (Event<'static>, Vec<u8>) {
         ),
         Event::Values(bytes) => (Event::Values(&[]), bytes.to_vec()),
         Event::Note(text) => (Event::Note(""), text.as_bytes().to_vec()),
+        Event::Deadlock(waiters) => (Event::Deadlock(waiters), Vec::new()),
         Event::Started(start) => (Event::Started(start), Vec::new()),
         Event::Call(call) => (Event::Call(call), Vec::new()),
         Event::Resumed { result } => (Event::Resumed { result }, Vec::new()),

@@ -8,6 +8,7 @@ use super::cursor::{Entry, Piece};
 use crate::text;
 use clew_calls::show::{self, Contents, Pointed};
 use clew_calls::{names, table};
+use clew_recording::deadlock::{self, Awaited, Waiter};
 use clew_recording::event::{Call, Cause, End, Event, Instruction, Origin, Place, Touch};
 use clew_recording::summary;
 
@@ -122,6 +123,9 @@ pub fn text(entry: &Entry, full: bool) -> String {
         ),
         Event::Time(time) => format!("time {time} ns"),
         Event::Note(_) => format!("note: {}", summary::text(&entry.bytes)),
+        Event::Deadlock(waiters) => {
+            format!("deadlock: {}", deadlock::text(waiters).replace('\n', "; "))
+        }
     }
 }
 
@@ -249,6 +253,22 @@ fn outputs(call: &Call, entry: &Entry, most: usize) -> Vec<String> {
         .collect()
 }
 
+fn waiter_json(waiter: &Waiter) -> Value {
+    let (lock, owner, end, word) = match waiter.waits {
+        Awaited::Lock { addr, owner } => (Some(addr), Some(owner), None, None),
+        Awaited::End { tid } => (None, None, Some(tid), None),
+        Awaited::Wake { addr } => (None, None, None, Some(addr)),
+    };
+    let hex = |addr: Option<u64>| addr.map(|addr| format!("{addr:#x}"));
+    json!({
+        "tid": waiter.tid,
+        "lock": hex(lock),
+        "owner": owner,
+        "end_of": end,
+        "woken_at": hex(word),
+    })
+}
+
 /// An object for an event. Numbers that may be larger than 2^53 are strings.
 pub fn json(entry: &Entry, full: bool) -> String {
     let mut out = Map::new();
@@ -351,6 +371,10 @@ pub fn json(entry: &Entry, full: bool) -> String {
         }
         Event::Exited { status, .. } => put("status", (*status).into()),
         Event::Note(_) => put("note", summary::text(&entry.bytes).into()),
+        Event::Deadlock(waiters) => {
+            let all = waiters.iter().map(waiter_json).collect();
+            put("waiters", Value::Array(all));
+        }
         Event::Exec { .. } | Event::Values(_) | Event::Time(_) => {}
     }
     let effects = &entry.effects;

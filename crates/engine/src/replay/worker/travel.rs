@@ -187,7 +187,7 @@ impl Worker {
             return Ok(false);
         };
         Ok(match event {
-            Event::Time(_) | Event::Note(_) | Event::Values(_) => true,
+            Event::Time(_) | Event::Note(_) | Event::Deadlock(_) | Event::Values(_) => true,
             Event::Check { .. } => self.machine.is_due(event),
             // Nobody runs: the thread that did has ended.
             Event::Switched { .. } => !self.machine.threads.contains_key(&self.machine.current),
@@ -221,7 +221,11 @@ impl Worker {
             match ahead.next() {
                 Ok(Some(Record::Effect(_))) => {}
                 Ok(Some(Record::Event(event))) => match event {
-                    Event::Check { .. } | Event::Time(_) | Event::Note(_) | Event::Values(_) => {}
+                    Event::Check { .. }
+                    | Event::Time(_)
+                    | Event::Note(_)
+                    | Event::Deadlock(_)
+                    | Event::Values(_) => {}
                     _ => break false,
                 },
                 Ok(None) | Err(_) => break true,
