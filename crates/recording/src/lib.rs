@@ -11,7 +11,7 @@
 //! - [`log`]: the log's format
 //! - [`reader`]: from the log back to events
 //! - [`walk`]: where a stream stands after each of its events
-//! - [`points`]: places in long streams at which reading can begin
+//! - [`landings`]: places in long streams at which reading can begin
 //! - [`process`]: which process somebody means
 //! - [`folder`]: where recordings live
 //! - [`meant`]: which of several names somebody means
@@ -32,13 +32,13 @@ pub mod environment;
 pub mod event;
 pub mod folder;
 mod futex;
+pub mod landings;
 pub mod log;
 pub mod maps;
 pub mod meant;
 pub mod meta;
 pub mod outlet;
 pub mod pack;
-pub mod points;
 pub mod position;
 pub mod process;
 mod producer;

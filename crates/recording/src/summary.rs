@@ -13,8 +13,8 @@ use crate::deadlock::{self, Waiter};
 use crate::event::{
     Effect, End as CallEnd, Event, Origin, ProcessId, Record, Start, StreamId, ThreadId,
 };
+use crate::landings::Maker;
 use crate::meta::{read_bounded, replace_file};
-use crate::points::Maker;
 use crate::reader::{OpenError, Recording};
 use crate::{log, pack};
 
@@ -185,13 +185,13 @@ pub fn of(folder: &Path) -> Result<Summary, OpenError> {
     }
     let recording = Recording::open(folder)?;
     let writing = recording.is_being_written();
-    let mut points = Maker::default();
-    let mut summary = read(&recording, bytes, writing, &mut points);
+    let mut landings = Maker::default();
+    let mut summary = read(&recording, bytes, writing, &mut landings);
     let sizes = pack::size(folder);
     (summary.disk_bytes, summary.files) = (sizes.bytes, sizes.files);
     if !writing && log_bytes() == bytes {
         summary.keep(folder);
-        points.keep(folder, bytes);
+        landings.keep(folder, bytes);
     }
     Ok(summary)
 }
@@ -201,20 +201,20 @@ pub(crate) fn make(recording: &Recording, log_bytes: u64) -> Option<()> {
     if recording.is_being_written() {
         return None;
     }
-    let mut points = Maker::default();
-    read(recording, log_bytes, false, &mut points);
-    points.keep(recording.folder(), log_bytes);
+    let mut landings = Maker::default();
+    read(recording, log_bytes, false, &mut landings);
+    landings.keep(recording.folder(), log_bytes);
     Some(())
 }
 
-fn read(recording: &Recording, log_bytes: u64, writing: bool, points: &mut Maker) -> Summary {
+fn read(recording: &Recording, log_bytes: u64, writing: bool, landings: &mut Maker) -> Summary {
     let mut builder = Builder::new(log_bytes);
     for one in recording.unrecorded() {
         builder.unrecorded(one.stream, &one.text);
     }
     for info in recording.streams() {
         builder.stream(info.id, &info.start);
-        points.stream(info.id, &info.start);
+        landings.stream(info.id, &info.start);
         let mut reader = match recording.stream(info.id) {
             Ok(reader) => reader,
             Err(error) => {
@@ -223,11 +223,11 @@ fn read(recording: &Recording, log_bytes: u64, writing: bool, points: &mut Maker
             }
         };
         loop {
-            points.stands(&reader);
+            landings.stands(&reader);
             match reader.next() {
                 Ok(Some(record)) => {
                     builder.record(&record);
-                    points.record(&record);
+                    landings.record(&record);
                 }
                 Ok(None) => break,
                 Err(error) => {

@@ -11,8 +11,8 @@ use crate::outcome;
 use crate::progress::Progress;
 use crate::text;
 use clew_recording::folder::{self, PACKED};
+use clew_recording::landings;
 use clew_recording::pack::{self, Allowed, PackError};
-use clew_recording::points;
 use clew_recording::summary::{self, is_being_written};
 
 pub fn pack(line: &Pack, envp: &[&CStr]) -> i32 {
@@ -111,7 +111,7 @@ pub fn unpack(line: &Unpack, envp: &[&CStr]) -> i32 {
     match unpacked {
         Ok(()) => {
             // What can be made again isn't packed by us, and isn't taken from strangers.
-            for name in [summary::FILE, points::FILE] {
+            for name in [summary::FILE, landings::FILE] {
                 let _ = std::fs::remove_file(folder.join(name));
             }
             // Replay and the like take the latest: it is the one that was asked for last.

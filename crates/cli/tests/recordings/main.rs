@@ -450,11 +450,11 @@ fn long(place: &Place) {
 
 #[test]
 fn reading_begins_in_the_midst() {
-    let place = Place::new("points");
+    let place = Place::new("landings");
     long(&place);
     let all = place.good(&["dump", "long", "--quick"]);
     let number = |line: &str| line.split_whitespace().next()?.parse::<u64>().ok();
-    let points = place.dir().join("long/points");
+    let landings = place.dir().join("long/landings");
     let check = || {
         for from in [1, 20_000, 30_001, 44_444, 53_900] {
             let to = from + 30;
@@ -467,21 +467,21 @@ fn reading_begins_in_the_midst() {
         }
     };
     check();
-    let kept = fs::read(&points).unwrap();
+    let kept = fs::read(&landings).unwrap();
     assert!(kept.len() > 1000, "{}", kept.len());
     check();
     // Damaged, or of another log: as if it weren't there.
     let mut damaged = kept.clone();
     *damaged.last_mut().unwrap() ^= 1;
-    fs::write(&points, &damaged).unwrap();
+    fs::write(&landings, &damaged).unwrap();
     check();
-    assert_eq!(fs::read(&points).unwrap(), kept);
-    fs::write(&points, &kept[..40]).unwrap();
+    assert_eq!(fs::read(&landings).unwrap(), kept);
+    fs::write(&landings, &kept[..40]).unwrap();
     check();
     // It isn't part of what is given away.
     place.good(&["pack", "long", "-o", "long.clew"]);
     place.good(&["unpack", "long.clew", "-n", "other"]);
-    assert!(!place.dir().join("other/points").exists());
+    assert!(!place.dir().join("other/landings").exists());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use clew_engine::replay::arguments::Argument;
 use clew_recording::event::{Call, Effect, Event, Record, StreamId, ThreadId};
-use clew_recording::points::Points;
+use clew_recording::landings::Landings;
 use clew_recording::reader::{ReadError, Recording, StreamReader};
 use clew_recording::walk::Walk;
 
@@ -73,11 +73,11 @@ impl Cursor {
         })
     }
 
-    /// Goes on from the last of these points before an event, so that the event itself comes.
-    pub fn skip_to(mut self, points: &Points, event: u64) -> Cursor {
-        if let Some(point) = points.before(self.stream, event.saturating_sub(1)) {
-            self.reader.go_to(&point.resume);
-            self.walk = point.walk.clone();
+    /// Goes on from the last of these landings before an event, so that the event itself comes.
+    pub fn skip_to(mut self, landings: &Landings, event: u64) -> Cursor {
+        if let Some(landing) = landings.before(self.stream, event.saturating_sub(1)) {
+            self.reader.go_to(&landing.resume);
+            self.walk = landing.walk.clone();
         }
         self
     }

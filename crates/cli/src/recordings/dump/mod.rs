@@ -16,7 +16,7 @@ use crate::{text, variables};
 use clew_engine::replay::arguments::Argument;
 use clew_engine::replay::tree::Request;
 use clew_recording::event::{Event, ProcessId, StreamId};
-use clew_recording::points::{self, Points};
+use clew_recording::landings::{self, Landings};
 use clew_recording::process::{self, ProcessName};
 use clew_recording::reader::{ReadError, Recording};
 use cursor::{Cursor, Entry};
@@ -56,9 +56,9 @@ pub fn dump(line: &Dump, envp: &[&CStr]) -> i32 {
         many: streams.len() > 1,
         shown: false,
         last: 0,
-        points: match line.from {
-            Some(_) => points::of(&recording),
-            None => Points::default(),
+        landings: match line.from {
+            Some(_) => landings::of(&recording),
+            None => Landings::default(),
         },
     };
     let shown = if line.all {
@@ -104,7 +104,7 @@ pub fn lines(
     to: u64,
 ) -> Result<Vec<(u64, String)>, ReadError> {
     let cursor = Cursor::open(recording, stream, false)?;
-    shown_lines(cursor.skip_to(&points::of(recording), from), from, to)
+    shown_lines(cursor.skip_to(&landings::of(recording), from), from, to)
 }
 
 fn shown_lines(mut cursor: Cursor, from: u64, to: u64) -> Result<Vec<(u64, String)>, ReadError> {
@@ -130,7 +130,7 @@ pub fn bare_lines(
     to: u64,
 ) -> Result<Vec<(u64, String)>, ReadError> {
     let cursor = Cursor::bare(recording, stream)?;
-    shown_lines(cursor.skip_to(&points::of(recording), from), from, to)
+    shown_lines(cursor.skip_to(&landings::of(recording), from), from, to)
 }
 
 /// An event's number, time, thread, and what it was.
@@ -233,7 +233,7 @@ struct Out<'a> {
     /// The highest number of an event that was met.
     last: u64,
     /// Where reading can begin.
-    points: Points,
+    landings: Landings,
 }
 
 impl Out<'_> {
@@ -272,7 +272,7 @@ impl Out<'_> {
 
 fn one(recording: &Recording, stream: StreamId, out: &mut Out) -> Result<(), Stop> {
     let cursor = Cursor::open(recording, stream, out.line.full)?;
-    let mut cursor = cursor.skip_to(&out.points, out.line.from.unwrap_or(0));
+    let mut cursor = cursor.skip_to(&out.landings, out.line.from.unwrap_or(0));
     while let Some(entry) = cursor.next()? {
         if out.is_over(entry.number) {
             break;

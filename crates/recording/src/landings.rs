@@ -1,4 +1,4 @@
-//! Points at which the reading of a stream can begin. In: a recording, read once from its beginning. Out: for each of its
+//! Landings at which the reading of a stream can begin. In: a recording, read once from its beginning. Out: for each of its
 //! long streams, what a reader must know every few megabytes; kept in a file beside the log.
 //!
 //! Records are differences to those before them, and small chunks are compressed with what came before. So whoever wants
@@ -17,40 +17,40 @@ use crate::summary;
 use crate::walk::Walk;
 
 /// The file's name in a recording's folder.
-pub const FILE: &str = "points";
-const MAGIC: [u8; 8] = *b"clew pts";
+pub const FILE: &str = "landings";
+const MAGIC: [u8; 8] = *b"clew lnd";
 const VERSION: u32 = 1;
 /// Length of its header: these two, a checksum of what follows, the log's size, the length of what follows unpacked.
 const HEADER: usize = 32;
-/// Bytes of records from one point to the next.
+/// Bytes of records from one landing to the next.
 const EVERY: u64 = 4 << 20;
 /// A file of more than this, packed or not, isn't read.
 const MOST_BYTES: u64 = 1 << 30;
 
 /// A place between two events of a stream.
 #[derive(Clone)]
-pub struct Point {
+pub struct Landing {
     pub resume: Resume,
     pub walk: Walk,
 }
 
-/// The points of a recording.
+/// The landings of a recording.
 #[derive(Clone, Default)]
-pub struct Points {
+pub struct Landings {
     /// In order of their events.
-    streams: BTreeMap<StreamId, Vec<Point>>,
+    streams: BTreeMap<StreamId, Vec<Landing>>,
 }
 
-impl Points {
+impl Landings {
     /// The last one with no more than so many events before it.
-    pub fn before(&self, stream: StreamId, events: u64) -> Option<&Point> {
-        let points = self.streams.get(&stream)?;
-        let behind = points.partition_point(|point| point.resume.events() <= events);
-        points.get(behind.checked_sub(1)?)
+    pub fn before(&self, stream: StreamId, events: u64) -> Option<&Landing> {
+        let landings = self.streams.get(&stream)?;
+        let behind = landings.partition_point(|landing| landing.resume.events() <= events);
+        landings.get(behind.checked_sub(1)?)
     }
 
     /// The kept ones, if they were made from a log of this size.
-    fn kept(folder: &Path, log_bytes: u64) -> Option<Points> {
+    fn kept(folder: &Path, log_bytes: u64) -> Option<Landings> {
         let bytes = read_bounded(&folder.join(FILE), MOST_BYTES).ok()?;
         let (head, packed) = bytes.split_at_checked(HEADER)?;
         let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|n| head[at + n]));
@@ -64,7 +64,7 @@ impl Points {
             return None;
         }
         let raw = zstd::bulk::decompress(packed, long(24) as usize).ok()?;
-        Points::decode(&raw).ok()
+        Landings::decode(&raw).ok()
     }
 
     /// Keeps them. Where nothing can be written they will be made again, that is all.
@@ -85,43 +85,43 @@ impl Points {
 
     fn encode(&self, out: &mut Vec<u8>) {
         put_number(out, self.streams.len() as u64);
-        for (&stream, points) in &self.streams {
+        for (&stream, landings) in &self.streams {
             put_number(out, stream.into());
-            put_number(out, points.len() as u64);
-            for point in points {
-                point.resume.encode(out);
-                point.walk.encode(out);
+            put_number(out, landings.len() as u64);
+            for landing in landings {
+                landing.resume.encode(out);
+                landing.walk.encode(out);
             }
         }
     }
 
-    fn decode(bytes: &[u8]) -> Result<Points, Malformed> {
+    fn decode(bytes: &[u8]) -> Result<Landings, Malformed> {
         let mut input = Reader::new(bytes);
         let mut streams = BTreeMap::new();
         for _ in 0..input.number()? {
             let stream = input.small()?;
-            let mut points = Vec::new();
+            let mut landings = Vec::new();
             for _ in 0..input.number()? {
-                points.push(Point {
+                landings.push(Landing {
                     resume: Resume::decode(&mut input)?,
                     walk: Walk::decode(&mut input)?,
                 });
             }
-            streams.insert(stream, points);
+            streams.insert(stream, landings);
         }
-        Ok(Points { streams })
+        Ok(Landings { streams })
     }
 }
 
-/// Makes points while somebody reads a recording from its beginning.
+/// Makes landings while somebody reads a recording from its beginning.
 #[derive(Default)]
 pub struct Maker {
-    points: Points,
+    landings: Landings,
     stream: StreamId,
     walk: Walk,
-    /// Bytes of records before the last point.
+    /// Bytes of records before the last landing.
     last: u64,
-    /// A point, if the next record is an event.
+    /// A landing, if the next record is an event.
     next: Option<Resume>,
 }
 
@@ -153,8 +153,8 @@ impl Maker {
         };
         if let Some(resume) = self.next.take() {
             let walk = self.walk.clone();
-            let points = self.points.streams.entry(self.stream).or_default();
-            points.push(Point { resume, walk });
+            let landings = self.landings.streams.entry(self.stream).or_default();
+            landings.push(Landing { resume, walk });
         }
         self.walk.come_to(event);
         self.walk.pass(event);
@@ -162,30 +162,30 @@ impl Maker {
 
     /// Keeps what was found, if there is anything to keep.
     pub fn keep(&self, folder: &Path, log_bytes: u64) {
-        if !self.points.streams.is_empty() {
-            self.points.keep(folder, log_bytes);
+        if !self.landings.streams.is_empty() {
+            self.landings.keep(folder, log_bytes);
         }
     }
 }
 
-/// The points of a recording: the kept ones, or some made by reading all of it. None of one that is short, or still being
+/// The landings of a recording: the kept ones, or some made by reading all of it. None of one that is short, or still being
 /// made.
-pub fn of(recording: &Recording) -> Points {
+pub fn of(recording: &Recording) -> Landings {
     let long = |raw: u64| raw >= 2 * EVERY;
     if !recording.streams().iter().any(|info| long(info.raw)) {
-        return Points::default();
+        return Landings::default();
     }
     let folder = recording.folder();
     let size = || {
         let log = folder.join(crate::log::NAME);
         log.metadata().map_or(0, |meta| meta.len())
     };
-    if let Some(kept) = Points::kept(folder, size()) {
+    if let Some(kept) = Landings::kept(folder, size()) {
         return kept;
     }
     // The same pass tells what the recording is about.
     if summary::make(recording, size()).is_none() {
-        return Points::default();
+        return Landings::default();
     }
-    Points::kept(folder, size()).unwrap_or_default()
+    Landings::kept(folder, size()).unwrap_or_default()
 }
