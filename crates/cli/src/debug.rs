@@ -1,10 +1,12 @@
 //! `clew debug`: the user's gdb on a recording, forwards and backwards.
 
 use std::ffi::{CStr, OsString};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use crate::arguments::Debug;
 use crate::arguments::Engine;
+use crate::progress::Progress;
 use crate::recordings::dump::lines;
 use crate::recordings::{self, Opened};
 use crate::replay::CANT_REPLAY;
@@ -13,8 +15,8 @@ use crate::{text, variables};
 use clew_gdb::launch::{self, Folder};
 use clew_gdb::{Error, Helper, Session};
 use clew_recording::event::{StreamId, ThreadId};
-use clew_recording::process::{self, ProcessName};
-use clew_recording::reader::{Recording, StreamInfo};
+use clew_recording::process;
+use clew_recording::reader::Recording;
 use clew_recording::summary::{self, End};
 use clew_timeline::program::Program;
 use clew_timeline::watch::{self, Question};
@@ -63,7 +65,7 @@ pub fn debug(line: &Debug, envp: &[&CStr]) -> i32 {
         Ok(opened) => opened,
         Err(why) => return why.failed(),
     };
-    let chosen = choose(recording.streams(), line.pid, line.exec);
+    let chosen = process::program(recording.streams(), line.pid, line.exec);
     let stream = match chosen {
         Ok(stream) => stream,
         Err(why) => return text::failed(&format!("{why}; clew info {name} shows its processes")),
@@ -84,7 +86,10 @@ pub fn debug(line: &Debug, envp: &[&CStr]) -> i32 {
     settings.unlocked = line.no_jail;
     settings.memory = line.memory.map(|megabytes| megabytes << 20);
     let timeline = match Timeline::open(&recording, stream, settings) {
-        Ok(timeline) => timeline,
+        Ok(mut timeline) => {
+            timeline.expect_work(recordings::work(&recording, stream));
+            timeline
+        }
         Err(error) => {
             text::failed(&error);
             return CANT_REPLAY;
@@ -103,6 +108,8 @@ pub fn debug(line: &Debug, envp: &[&CStr]) -> i32 {
             at,
             trace: line.trace_packets,
             name,
+            goes_later: line.serve.is_none(),
+            meter: Box::new(Progress::new("replaying").only_if(is_for_people(&line.arguments))),
         };
         let session = Session::new(&recording, timeline, &mut helper, settings)?;
         Ok((session, folder))
@@ -132,39 +139,20 @@ pub fn debug(line: &Debug, envp: &[&CStr]) -> i32 {
     }
 }
 
-fn readable(word: &OsString) -> String {
-    word.to_string_lossy().into_owned()
+/// Whether somebody sits at gdb's terminal, and no program in between would be confused.
+fn is_for_people(arguments: &[OsString]) -> bool {
+    let by_machine = |word: &OsString| {
+        let word = word.to_string_lossy();
+        word.contains("interpreter")
+            || word == "-i"
+            || word.starts_with("-i=")
+            || word.ends_with("-tui")
+    };
+    std::io::stdin().is_terminal() && !arguments.iter().any(by_machine)
 }
 
-/// The stream that the user means: of this process (the recorded program if none is named), its last program,
-/// or the one with that number.
-pub fn choose(
-    streams: &[StreamInfo],
-    name: Option<ProcessName>,
-    exec: Option<usize>,
-) -> Result<StreamId, String> {
-    let process = process::find(streams, name)?;
-    let programs: Vec<StreamId> = streams
-        .iter()
-        .filter(|info| info.process == process)
-        .map(|info| info.id)
-        .collect();
-    let Some(&last) = programs.last() else {
-        return Err("there is no process in this recording".into());
-    };
-    match exec {
-        None => Ok(last),
-        Some(number) => {
-            let found = number.checked_sub(1).and_then(|n| programs.get(n));
-            found.copied().ok_or_else(|| {
-                let many = text::counted(programs.len() as u64, "program");
-                match name {
-                    Some(name) => format!("process {name} has run {many} only"),
-                    None => format!("the recorded process has run {many} only"),
-                }
-            })
-        }
-    }
+fn readable(word: &OsString) -> String {
+    word.to_string_lossy().into_owned()
 }
 
 /// The end of a run that crashed, else the start.
@@ -176,45 +164,5 @@ fn beginning(recording: &Recording, stream: StreamId) -> Target {
     match found.map(|one| one.end) {
         Some(End::Killed { .. }) => Target::End,
         _ => Target::Start,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clew_recording::event::{Origin, Start};
-
-    fn stream(id: StreamId, process: u32, pid: i32) -> StreamInfo {
-        StreamInfo {
-            id,
-            process,
-            raw: 0,
-            end: None,
-            start: Start {
-                origin: Origin::Exec { before: 0 },
-                pid,
-                parent_pid: 1,
-                tid: pid,
-                exe: Vec::new(),
-                argv: Vec::new(),
-                time: 0,
-                view: Default::default(),
-            },
-        }
-    }
-
-    #[test]
-    fn which_program() {
-        let streams = [stream(1, 1, 10), stream(2, 2, 11), stream(3, 1, 10)];
-        let choose = |streams: &[StreamInfo], pid: Option<i32>, exec| {
-            let name = pid.map(|pid| ProcessName { pid, process: None });
-            choose(streams, name, exec)
-        };
-        assert_eq!(choose(&streams, None, None), Ok(3));
-        assert_eq!(choose(&streams, None, Some(1)), Ok(1));
-        assert_eq!(choose(&streams, Some(11), None), Ok(2));
-        assert!(choose(&streams, Some(12), None).is_err());
-        assert!(choose(&streams, Some(11), Some(2)).is_err());
-        assert!(choose(&streams, Some(11), Some(0)).is_err());
     }
 }

@@ -15,6 +15,7 @@ mod hunt;
 mod machine;
 mod outcome;
 mod profile;
+mod progress;
 mod record;
 mod recordings;
 mod replay;

@@ -118,6 +118,7 @@ fn meta_of(line: &Record, request: &Request, folder: &Path, schedule: Schedule) 
     Meta {
         format: meta::FORMAT,
         clock: meta::CLOCK,
+        capture: meta::EXACT.into(),
         clew: env!("CARGO_PKG_VERSION").into(),
         name: recordings::name(folder),
         program: request.program.exe_path().to_string_lossy().into_owned(),

@@ -1,14 +1,16 @@
 //! `clew replay`: repeats a recording and ends as the recorded program did.
 
 use std::ffi::CStr;
+use std::io::IsTerminal;
 
 use crate::arguments::Engine;
 use crate::arguments::Replay;
 use crate::divergence::Facts;
+use crate::progress::Progress;
 use crate::recordings::{self, Opened};
 use crate::run;
 use crate::{machine, outcome, text, variables};
-use clew_engine::replay::tree::{self, Request};
+use clew_engine::replay::tree::{self, Outcome, Request};
 use clew_recording::process;
 use clew_recording::reader::Recording;
 use clew_recording::summary;
@@ -40,6 +42,8 @@ pub struct Replayed {
     checks: u64,
     /// Processes that were replayed.
     processes: u64,
+    /// Events of the program that it ended with.
+    events: u64,
 }
 
 /// Why there is no such end.
@@ -51,9 +55,37 @@ pub enum Failure {
     Unable(String),
 }
 
+/// Replays, and shows how far it has come, where that is in nobody's way.
+pub fn shown(recording: &Recording, request: &Request, what: &str) -> Result<Outcome, String> {
+    let is_free = request.quiet || !std::io::stdout().is_terminal();
+    let mut progress = Progress::new(what).only_if(is_free);
+    let mut whole = None;
+    tree::replay_and_tell(recording, request, &mut |done| {
+        let whole = *whole.get_or_insert_with(|| expected(recording, request));
+        progress.show(done as f64 / whole.max(1) as f64);
+    })
+}
+
+/// How much work that is, by what is known of the recording.
+fn expected(recording: &Recording, request: &Request) -> u64 {
+    let Ok(summary) = summary::of(recording.folder()) else {
+        return 0;
+    };
+    let process = request.process.or(request.to.map(|_| 1));
+    let streams = summary.streams.iter();
+    streams
+        .filter(|stream| process.is_none_or(|process| process == stream.process))
+        .map(|stream| {
+            let events = request.to.map_or(stream.events, |to| to.min(stream.events));
+            let part = events as f64 / stream.events.max(1) as f64;
+            tree::work((stream.ticks as f64 * part) as u64, events)
+        })
+        .sum()
+}
+
 /// Replays.
 fn engine(recording: &Recording, request: &Request) -> Result<Replayed, Failure> {
-    let outcome = tree::replay(recording, request).map_err(Failure::Unable)?;
+    let outcome = shown(recording, request, "replaying").map_err(Failure::Unable)?;
     if !outcome.divergences.is_empty() {
         return Err(Failure::Diverged(outcome.divergences));
     }
@@ -89,6 +121,7 @@ fn engine(recording: &Recording, request: &Request) -> Result<Replayed, Failure>
         },
         checks: outcome.ends.values().map(|end| end.checks).sum(),
         processes,
+        events: end.events,
     })
 }
 
@@ -125,9 +158,8 @@ pub fn replay(line: &Replay, envp: &[&CStr]) -> i32 {
         to: line.to,
         verify: line.verify,
         unlocked: line.no_jail,
-        arguments: None,
         quiet: line.quiet,
-        options,
+        ..Request::all(options)
     };
     let options = request.options.clone();
     let replayed = engine(&recording, &request);
@@ -137,6 +169,12 @@ pub fn replay(line: &Replay, envp: &[&CStr]) -> i32 {
             false => Others::default(),
         };
         eprintln!("clew: {}", verdict(replayed, &others));
+    }
+    if let (Ok(replayed), Some(to)) = (&replayed, line.to)
+        && !matches!(replayed.ending, Ending::Stopped(_))
+    {
+        let events = text::counted(replayed.events, "event");
+        eprintln!("clew: {name} has no event {to}: it was replayed to its end, after {events}");
     }
     if let Err(Failure::Diverged(found)) = &replayed {
         let mut settings = Settings::new(options);
@@ -232,6 +270,7 @@ mod tests {
             ending: Ending::Exited(0),
             checks: 2,
             processes: 1,
+            events: 9,
         };
         let said = |missing: &[&str], unborn| {
             let missing = missing.iter().map(|text| text.to_string()).collect();

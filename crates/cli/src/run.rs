@@ -35,6 +35,7 @@ pub fn request(guest: &Guest, engine: &Engine, envp: &[&CStr]) -> Result<Request
     let search = variable("PATH");
     let found = program::find(&program[0], search.as_deref(), &argv)
         .map_err(|error| not_found(&program[0], &error))?;
+    clew_engine::kernel::exec::warn_privileged(&found);
     let envp = envp.iter().map(|&variable| variable.to_owned()).collect();
     let mut request = Request::first(found, envp, options);
     // SAFETY: where present, AT_EXECFN is a string that lives as long as the process.

@@ -4,11 +4,12 @@ use std::ffi::{CStr, OsStr};
 
 use crate::arguments::Engine;
 use crate::arguments::Watch;
-use crate::debug::choose;
-use crate::recordings::{self, Opened};
+use crate::progress::Progress;
+use crate::recordings::{self, Opened, work};
 use crate::replay::{CANT_REPLAY, DIVERGED};
 use crate::run;
 use crate::{stack, text, variables};
+use clew_recording::process;
 use clew_timeline::program::Program;
 use clew_timeline::transition::Flip;
 use clew_timeline::watch::{Found, Question, Report, Seen, Tint, WatchError};
@@ -44,7 +45,7 @@ pub fn watch(line: &Watch, envp: &[&CStr]) -> i32 {
             return CANT_REPLAY;
         }
     };
-    let stream = match choose(recording.streams(), line.pid, line.exec) {
+    let stream = match process::program(recording.streams(), line.pid, line.exec) {
         Ok(stream) => stream,
         Err(why) => return unable(&format!("{why}; clew info {name} shows its processes")),
     };
@@ -60,6 +61,12 @@ pub fn watch(line: &Watch, envp: &[&CStr]) -> i32 {
         Ok(timeline) => timeline,
         Err(error) => return unable(&error),
     };
+    timeline.expect_work(work(&recording, stream));
+    let mut progress = Progress::new("searching");
+    timeline.set_watcher(Box::new(move |done| {
+        progress.show(done);
+        false
+    }));
     let mut program = Program::new(&recording);
     let question = Question {
         expression: expression.clone(),
@@ -68,7 +75,10 @@ pub fn watch(line: &Watch, envp: &[&CStr]) -> i32 {
         first: line.first,
         samples: line.sample.unwrap_or(0) as usize,
     };
-    match clew_timeline::watch::watch(&mut timeline, &mut program, &question) {
+    let found = clew_timeline::watch::watch(&mut timeline, &mut program, &question);
+    // What was shown of it goes.
+    timeline.set_watcher(Box::new(|_| false));
+    match found {
         Ok(report) => {
             if line.json {
                 let all = as_json(&report, &name);

@@ -17,7 +17,21 @@ GO = "clew: type stepi to go there"
 
 
 def monitor(line):
-    return gdb.execute("monitor " + line, to_string=True)
+    command = "monitor " + line
+    answer = gdb.execute(command, to_string=True)
+    # With `set trace-commands on`, gdb puts the command in front of what it answers.
+    first, _, rest = answer.partition("\n")
+    if first.startswith("+") and first.lstrip("+") == command:
+        return rest
+    return answer
+
+
+def asked(line):
+    """What a command tells; what is wrong with it is an error."""
+    answer = monitor(line)
+    if answer.startswith("clew: "):
+        raise gdb.GdbError(answer[len("clew: "):].strip())
+    return answer
 
 
 def move(line):
@@ -48,6 +62,19 @@ def refresh_watchpoints():
         point.enabled = True
 
 
+class Command(gdb.Command):
+    """A command whose errors are gdb's own kind: a line, without a word about Python."""
+
+    def invoke(self, argument, from_tty):
+        self.dont_repeat()
+        try:
+            self.do(argument.strip())
+        except gdb.error as error:
+            raise gdb.GdbError(str(error))
+        except KeyboardInterrupt:
+            raise gdb.GdbError("Quit")
+
+
 class Clew(gdb.Command):
     """Commands for recordings: where this is, and how to go elsewhere.
 A position is written EVENT, EVENT+TICKS or EVENT+TICKS+STEPS."""
@@ -56,7 +83,36 @@ A position is written EVENT, EVENT+TICKS or EVENT+TICKS+STEPS."""
         super().__init__("clew", gdb.COMMAND_RUNNING, gdb.COMPLETE_NONE, True)
 
 
-class Told(gdb.Command):
+class Attach(Command):
+    """Connect to the recording, if that was interrupted.
+Usage: clew attach [SOCKET]"""
+
+    def __init__(self):
+        super().__init__("clew attach", gdb.COMMAND_RUNNING, gdb.COMPLETE_FILENAME)
+        self.socket = None
+
+    def do(self, argument):
+        self.socket = argument or self.socket
+        if self.socket is None:
+            raise gdb.GdbError("clew attach takes the socket of a clew debug --serve")
+        try:
+            told = gdb.execute("target extended-remote " + self.socket, to_string=True)
+            answer = monitor("hello")
+        except (gdb.error, KeyboardInterrupt) as error:
+            why = str(error) or "interrupted"
+            raise gdb.GdbError("clew: not connected to the recording: %s; clew attach connects" % why)
+        if answer.strip() != GO:
+            gdb.write(told)
+        else:
+            # Where it stands now isn't where anybody wants to be.
+            kept = ("Reading symbols", "warning:", "(No debugging")
+            gdb.write("".join(line for line in told.splitlines(True) if line.startswith(kept)))
+            gdb.execute("stepi")
+            answer = monitor("hello")
+        gdb.write(answer)
+
+
+class Told(Command):
     """A command that only tells something."""
 
     def __init__(self, name, text, takes=False):
@@ -65,17 +121,13 @@ class Told(gdb.Command):
         self.takes = takes
         super().__init__("clew " + name, gdb.COMMAND_STATUS, gdb.COMPLETE_NONE)
 
-    def invoke(self, argument, from_tty):
-        self.dont_repeat()
+    def do(self, argument):
         if argument and not self.takes:
             raise gdb.GdbError("clew %s takes no argument" % self.name)
-        answer = monitor((self.name + " " + argument).strip())
-        if answer.startswith("clew: "):
-            raise gdb.GdbError(answer[len("clew: "):].strip())
-        gdb.write(answer)
+        gdb.write(asked((self.name + " " + argument).strip()))
 
 
-class Seek(gdb.Command):
+class Seek(Command):
     """Go to a position, forwards or backwards.
 Usage: clew seek POSITION | start | end | tick:N | BOOKMARK
 clew when tells positions; clew dump's event numbers are positions too."""
@@ -83,8 +135,7 @@ clew when tells positions; clew dump's event numbers are positions too."""
     def __init__(self):
         super().__init__("clew seek", gdb.COMMAND_RUNNING)
 
-    def invoke(self, argument, from_tty):
-        self.dont_repeat()
+    def do(self, argument):
         move("seek " + argument)
 
     def complete(self, text, word):
@@ -92,7 +143,7 @@ clew when tells positions; clew dump's event numbers are positions too."""
         return [name for name in ["start", "end"] + marks if name.startswith(text)]
 
 
-class Last(gdb.Command):
+class Last(Command):
     """Go back to the last change of a value: to just before the instruction that made it.
 Usage: clew last EXPRESSION
 The expression must be in memory: a variable, an element, what a pointer points to."""
@@ -100,8 +151,7 @@ The expression must be in memory: a variable, an element, what a pointer points 
     def __init__(self):
         super().__init__("clew last", gdb.COMMAND_RUNNING, gdb.COMPLETE_EXPRESSION)
 
-    def invoke(self, argument, from_tty):
-        self.dont_repeat()
+    def do(self, argument):
         if not argument:
             raise gdb.GdbError("clew last takes an expression")
         value = gdb.parse_and_eval(argument)
@@ -126,7 +176,7 @@ def shown(value):
         return "<%s>" % error
 
 
-class WatchTransition(gdb.Command):
+class WatchTransition(Command):
     """Go to the instruction where an expression becomes true, or stops being true.
 Usage: clew watch-transition EXPRESSION
 A C expression over the program's variables, which may call its functions; they run in a copy. It must
@@ -135,23 +185,114 @@ be true at one end of the recording and false at the other."""
     def __init__(self):
         super().__init__("clew watch-transition", gdb.COMMAND_RUNNING, gdb.COMPLETE_EXPRESSION)
 
-    def invoke(self, argument, from_tty):
-        self.dont_repeat()
+    def do(self, argument):
         move("transition " + argument)
 
 
-class Back(gdb.Command):
+class Back(Command):
     """Drop what was changed: from here on it is as it was recorded."""
 
     def __init__(self):
         super().__init__("clew back", gdb.COMMAND_RUNNING, gdb.COMPLETE_NONE)
 
-    def invoke(self, argument, from_tty):
-        self.dont_repeat()
+    def do(self, argument):
         move("back")
 
 
+# gdb's checkpoints are forks of the program; here a place in the recording is one, under this name.
+CHECKPOINT = "checkpoint-"
+
+
+def checkpoints():
+    """The numbers of those that there are, and their positions."""
+    lines = (line.split() for line in monitor("bookmarks").splitlines())
+    found = [(line[0][len(CHECKPOINT):], line[1]) for line in lines if line[:1] and line[0].startswith(CHECKPOINT)]
+    return sorted((int(number), position) for number, position in found if number.isdecimal())
+
+
+def checkpoint(argument):
+    """The name of the checkpoint with this number."""
+    known = [number for number, _ in checkpoints()]
+    if not argument.isdecimal() or int(argument) not in known:
+        raise gdb.GdbError("there is no checkpoint %s; info checkpoints lists them" % argument)
+    return CHECKPOINT + str(int(argument))
+
+
+class Checkpoint(Command):
+    """Remember this place of the recording: restart N comes back to it.
+It is a bookmark (clew bookmarks lists them); no process is kept for it."""
+
+    def __init__(self):
+        super().__init__("checkpoint", gdb.COMMAND_OBSCURE, gdb.COMPLETE_NONE)
+        self.last = 0
+
+    def do(self, argument):
+        self.last += 1
+        told = asked("bookmark %s%d" % (CHECKPOINT, self.last))
+        gdb.write("Checkpoint %d: %s" % (self.last, told.partition(": ")[2]))
+
+
+class Restart(Command):
+    """Go to a checkpoint.
+Usage: restart N"""
+
+    def __init__(self):
+        super().__init__("restart", gdb.COMMAND_OBSCURE, gdb.COMPLETE_NONE)
+
+    def do(self, argument):
+        move("seek " + checkpoint(argument))
+
+
+class InfoCheckpoints(Command):
+    """List the checkpoints: places of the recording."""
+
+    def __init__(self):
+        super().__init__("info checkpoints", gdb.COMMAND_OBSCURE, gdb.COMPLETE_NONE)
+
+    def do(self, argument):
+        all = checkpoints()
+        for number, position in all:
+            gdb.write("%d  %s\n" % (number, position))
+        if not all:
+            gdb.write("No checkpoints.\n")
+
+
+class DeleteCheckpoint(Command):
+    """Forget a checkpoint.
+Usage: delete checkpoint N"""
+
+    def __init__(self):
+        super().__init__("delete checkpoint", gdb.COMMAND_OBSCURE, gdb.COMPLETE_NONE)
+
+    def do(self, argument):
+        asked("forget " + checkpoint(argument))
+
+
+class Refused(Command):
+    """A command of gdb's that has no meaning here."""
+
+    def __init__(self, name, why):
+        self.__doc__ = "Not for recordings: %s." % why
+        self.why = why
+        super().__init__(name, gdb.COMMAND_OBSCURE, gdb.COMPLETE_NONE)
+
+    def do(self, argument):
+        raise gdb.GdbError(self.why)
+
+
+RECORDED = (
+    "clew: this program is recorded already, from beginning to end; reverse-continue, reverse-step "
+    "and the like work without record (help clew shows more)"
+)
+
 Clew()
+Attach()
+Checkpoint()
+Restart()
+InfoCheckpoints()
+DeleteCheckpoint()
+Refused("record", RECORDED)
+Refused("info record", RECORDED)
 Told("when", "Tell the position, the thread that runs here, and what happens next.")
 Told(
     "events",

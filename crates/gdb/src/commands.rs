@@ -6,13 +6,14 @@
 
 use std::fmt::Write;
 
+use clew_calls::names;
 use clew_recording::event::Record;
 use clew_timeline::{Direction, Next, Position, Reason, Stop, Stops, Target, Watch, WatchKind};
 
 use crate::report::{self, Report};
 use crate::resume::Resume;
 use crate::session::{Answer, Session};
-use crate::{Error, Result, hex, signals};
+use crate::{Error, Result, hex, plain};
 
 /// What a command that moves answers. The script knows it.
 pub const GO: &str = "clew: type stepi to go there\n";
@@ -39,6 +40,7 @@ seek POSITION        go there; also start, end, tick:N or a bookmark's name
 events [N]           N events around here (default 10)
 bookmark NAME        call this position NAME
 bookmarks            list them
+forget NAME          drop one
 threads              all threads, what they are called and what they wait for
 last ADDR LEN        go back to the last change of this memory
 transition EXPR      go to where EXPR changes from true to false, or the other way
@@ -70,12 +72,24 @@ impl Session<'_> {
         let wrong = |text: &str| Err(Error::Command(text.into()));
         match word {
             "" | "help" => return Ok(HELP.into()),
-            "hello" => return self.greeting(),
+            "hello" => match self.first.take() {
+                // It has connected; now it goes to where the user wants to begin.
+                Some(at) if at != Target::Start => self.pending = Some(Move::To(at)),
+                _ => return self.greeting(),
+            },
             "when" => return self.when(),
             "events" => return self.nearby_events(rest),
             "threads" => return self.list_threads(),
             "bookmarks" => return Ok(self.list_bookmarks()),
             "bookmark" => return self.bookmark(rest),
+            "forget" => {
+                return match self.bookmarks.remove(rest) {
+                    Some(_) => Ok(String::new()),
+                    None => wrong(&format!(
+                        "there is no bookmark {rest:?}; bookmarks lists them"
+                    )),
+                };
+            }
             "excursion" => {
                 self.free_whatif()?;
                 return Ok(
@@ -201,9 +215,9 @@ impl Session<'_> {
         let mut text = String::new();
         for thread in self.all_threads()? {
             let mark = if thread.number == running { '*' } else { ' ' };
-            let waits = thread
-                .waits
-                .map_or(String::new(), |nr| format!("  waits in system call {nr}"));
+            let waits = thread.waits.map_or(String::new(), |nr| {
+                format!("  waits in {}", names::call(nr))
+            });
             let _ = writeln!(
                 text,
                 "{mark} {:<3} {:>7}  {:<16}  {:#018x}{waits}",
@@ -289,6 +303,12 @@ impl Session<'_> {
     fn seek(&mut self, target: Target) -> Result<Stop> {
         let before = self.timeline.position()?;
         let stop = self.timeline.seek(target)?;
+        if stop.reason == Reason::Interrupted {
+            self.say(
+                "[clew: interrupted: it stands where it stood; clew seek goes on from there]\n",
+            )?;
+            return Ok(stop);
+        }
         if let Target::Position(position) = target {
             let last = self.timeline.position()?;
             if last < position {
@@ -374,23 +394,17 @@ fn number(text: &str) -> Option<u64> {
 
 fn described(next: Next) -> String {
     match next {
-        Next::Call { nr } => format!("system call {nr}"),
-        Next::Signal { signo, .. } => signals::name(signo),
+        Next::Call { nr } => names::call(nr),
+        Next::Signal { signo, .. } => names::signal(signo),
         Next::Switch { to } => format!("thread number {to} goes on"),
         Next::Exit { status } => format!("exit with status {status}"),
-        Next::Killed { signo, .. } => format!("killed by {}", signals::name(signo)),
+        Next::Killed { signo, .. } => format!("killed by {}", names::signal(signo)),
         Next::Exec => "exec".into(),
         Next::Fork { pid } => format!("fork of {pid}"),
         Next::Other => "an event".into(),
         Next::CutOff => "nothing: the recording ends here".into(),
         Next::Diverges => "nothing: the replay isn't what was recorded from here on".into(),
     }
-}
-
-/// Without what a terminal would obey.
-fn plain(text: &str) -> String {
-    let plain = |c: char| if c.is_control() { '?' } else { c };
-    text.chars().map(plain).collect()
 }
 
 #[cfg(test)]

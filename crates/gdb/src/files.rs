@@ -63,6 +63,22 @@ impl Files {
         }
     }
 
+    /// This path was a link to `target`, a file that is known. gdb looks for what belongs to it beside that.
+    pub fn learn_link(&mut self, path: &str, target: &str) {
+        let Some(copy) = self.copies.get(target) else {
+            return;
+        };
+        if self.copies.get(path) == Some(copy) {
+            return;
+        }
+        self.copies.insert(path.into(), copy.clone());
+        if let Some(root) = &self.root
+            && let (Ok(place), Ok(file)) = (below(root, path), below(root, target))
+        {
+            let _ = made(&place).and_then(|()| std::os::unix::fs::symlink(file, &place));
+        }
+    }
+
     /// Answers `vFile:...`, what is behind the colon. `made` knows what files in /proc say, and where
     /// links there lead to.
     pub fn answer(
@@ -223,8 +239,8 @@ fn beside(path: &str) -> Vec<String> {
     ]
 }
 
-/// Makes the path below the folder, as a link. It may be a stranger's: it doesn't lead out.
-fn link(root: &Path, path: &str, copy: &Path) -> io::Result<()> {
+/// The path below the folder. It may be a stranger's: it doesn't lead out.
+fn below(root: &Path, path: &str) -> io::Result<PathBuf> {
     let mut place = root.to_path_buf();
     for part in Path::new(path).components() {
         match part {
@@ -236,18 +252,29 @@ fn link(root: &Path, path: &str, copy: &Path) -> io::Result<()> {
     if place == root || !path.starts_with('/') {
         return Err(io::ErrorKind::InvalidInput.into());
     }
+    Ok(place)
+}
+
+/// Makes the folders above a place, and makes it free.
+fn made(place: &Path) -> io::Result<()> {
+    if let Some(parent) = place.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    match std::fs::remove_file(place) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Makes the path below the folder, as a link.
+fn link(root: &Path, path: &str, copy: &Path) -> io::Result<()> {
+    let place = below(root, path)?;
     // Nor may what stands for the copy lead elsewhere.
     if !std::fs::symlink_metadata(copy)?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let copy = std::path::absolute(copy)?;
-    if let Some(parent) = place.parent() {
-        std::fs::create_dir_all(parent)?;
-    }
-    match std::fs::remove_file(&place) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    made(&place)?;
     // gdb looks for what belongs to a program beside the program itself, past symbolic links.
     match std::fs::hard_link(&copy, &place) {
         Ok(()) => Ok(()),

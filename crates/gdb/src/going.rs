@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clew_calls::names;
 use clew_recording::event::ThreadId;
 use clew_timeline::{Direction, EventStop, Next, Reason, Stop, Target};
 
@@ -16,8 +17,8 @@ const BEGIN: &str = "replaylog:begin;";
 const FRESH: Duration = Duration::from_secs(1);
 
 impl Session<'_> {
-    /// To where the session begins. What goes wrong is told, and it begins at the start.
-    pub(crate) fn begin(&mut self, to: Target) -> Result<()> {
+    /// To where the session begins; whether it came there. What goes wrong is told, and it begins at the start.
+    pub(crate) fn begin(&mut self, to: Target) -> Result<bool> {
         let stop = match self.timeline.seek(to) {
             Ok(stop) => stop,
             Err(error) => {
@@ -25,7 +26,8 @@ impl Session<'_> {
                 self.timeline.seek(Target::Start)?
             }
         };
-        self.arrived(&stop)
+        self.arrived(&stop)?;
+        Ok(stop.reason != Reason::Interrupted)
     }
 
     /// Stands somewhere by a jump: what gdb is told, which is the signal if one is due.
@@ -197,7 +199,7 @@ impl Session<'_> {
         match next {
             Next::Exit { status } => format!("the program exits here, with status {status}"),
             Next::Killed { signo, .. } => {
-                format!("the program is killed here, by {}", signals::name(signo))
+                format!("the program is killed here, by {}", names::signal(signo))
             }
             Next::Exec => {
                 let pid = self.pid();

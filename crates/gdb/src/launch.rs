@@ -104,9 +104,7 @@ impl Folder {
             // the user wants and loads this machine's.
             "set auto-load off".into(),
             "-ex".into(),
-            with("target extended-remote ", socket),
-            "-ex".into(),
-            "monitor hello".into(),
+            with("clew attach ", socket),
         ]
     }
 }

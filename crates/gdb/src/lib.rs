@@ -67,6 +67,16 @@ pub enum Error {
 
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// Shows how far long work has come.
+pub trait Meter {
+    fn begins(&mut self);
+
+    /// This part is done, of 1.
+    fn show(&mut self, done: f64);
+
+    fn is_over(&mut self);
+}
+
 /// What a session asks of whoever knows more than the timeline does.
 pub trait Helper {
     /// The events of the session's stream with these numbers, and a line about each.
@@ -80,4 +90,10 @@ pub trait Helper {
         expression: &str,
         thread: ThreadId,
     ) -> std::result::Result<(Position, String), String>;
+}
+
+/// Without what a terminal would obey.
+pub(crate) fn plain(text: &str) -> String {
+    let plain = |c: char| if c.is_control() { '?' } else { c };
+    text.chars().map(plain).collect()
 }

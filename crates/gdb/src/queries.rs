@@ -1,5 +1,9 @@
 //! Questions: `q` packets and host I/O. In: what gdb asks. Out: threads, descriptions, files, libraries.
 
+use std::path::{Component, Path, PathBuf};
+
+use clew_recording::meta::Meta;
+
 use crate::auxv::{AT_BASE, AT_ENTRY};
 use crate::ids;
 use crate::libraries::{self, Libraries};
@@ -13,14 +17,17 @@ const FEATURES: &str = "QStartNoAckMode+;multiprocess+;swbreak+;hwbreak+;Reverse
     QPassSignals+;QProgramSignals+;QCatchSyscalls+;ConditionalBreakpoints+;vContSupported+;\
     QDisableRandomization+;QStartupWithShell+;fork-events+;vfork-events+;exec-events+;\
     qXfer:features:read+;qXfer:auxv:read+;qXfer:exec-file:read+;qXfer:threads:read+;\
-    qXfer:siginfo:read+;qXfer:libraries-svr4:read+";
+    qXfer:siginfo:read+;qXfer:libraries-svr4:read+;error-message+";
 
 impl Session<'_> {
     pub(crate) fn query(&mut self, rest: &[u8]) -> Result<Answer> {
         if let Some(theirs) = rest.strip_prefix(b"Supported") {
-            let mut features = theirs.split(|byte| matches!(byte, b':' | b';'));
-            if features.any(|feature| feature == b"fork-events+") {
-                self.hears_of_forks();
+            for feature in theirs.split(|byte| matches!(byte, b':' | b';')) {
+                match feature {
+                    b"fork-events+" => self.hears_of_forks(),
+                    b"error-message+" => self.shows_messages = true,
+                    _ => {}
+                }
             }
             let reply = format!("PacketSize={LONGEST:x};{FEATURES}");
             return Ok(Answer::Reply(reply.into_bytes()));
@@ -95,8 +102,52 @@ impl Session<'_> {
         self.learn_files()?;
         let entry = self.auxv.get(AT_ENTRY).unwrap_or(0);
         let started = String::from_utf8_lossy(&self.start.exe).into_owned();
-        let mapped = self.file_at(entry)?;
-        Ok(mapped.map_or(started, |(name, _)| name))
+        let Some((mapped, _)) = self.file_at(entry)? else {
+            return Ok(started);
+        };
+        // People know it by the name that they gave, which may be a link's.
+        let Some(name) = self.executed_as(&mapped) else {
+            return Ok(mapped);
+        };
+        self.files.learn_link(&name, &mapped);
+        Ok(name)
+    }
+
+    /// The path by which the program was executed, if it isn't the file's own and is known in full.
+    fn executed_as(&self, mapped: &str) -> Option<String> {
+        let executed = self.auxv.executed.as_deref()?;
+        let argv = &self.start.argv;
+        // A script: the program is its interpreter, whose path the kernel puts in front of the script's.
+        let is_script = argv
+            .iter()
+            .take(3)
+            .skip(1)
+            .any(|word| word == executed.as_bytes())
+            && argv[0] != executed.as_bytes();
+        let path = match is_script {
+            true => std::str::from_utf8(&argv[0]).ok()?,
+            false => executed,
+        };
+        let first = self
+            .recording
+            .streams()
+            .first()
+            .is_some_and(|info| info.id == self.stream);
+        let path = match path.starts_with('/') {
+            true => PathBuf::from(path),
+            // Only where the recording began is known.
+            false if first => {
+                let meta = Meta::read(self.recording.folder()).ok()?;
+                let below = path.trim_start_matches("./");
+                Path::new(&meta.cwd).join(below)
+            }
+            false => return None,
+        };
+        let plain = path
+            .components()
+            .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+        let path = path.to_str()?;
+        (plain && path.starts_with('/') && path != mapped).then(|| path.into())
     }
 
     /// The file that is mapped there: its name then, and its copy's.

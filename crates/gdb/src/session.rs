@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clew_recording::event::{Start, StreamId, ThreadId};
 use clew_recording::reader::Recording;
-use clew_timeline::{Calls, Events, Mapping, Position, Registers, Target, Thread, Timeline};
+use clew_timeline::{Calls, Error as TimelineError, Events, Mapping, Position};
+use clew_timeline::{Registers, Target, Thread, Timeline};
 
 use crate::auxv::Auxv;
 use crate::commands::Move;
@@ -21,11 +22,14 @@ use crate::libraries::Libraries;
 use crate::points::Points;
 use crate::report::{self, Report};
 use crate::whatif::WhatIf;
-use crate::wire::{Incoming, LONGEST, Wire};
-use crate::{Error, Helper, Result, hex, registers, signals, wire};
+use crate::wire::{Incoming, LONGEST, Wire, held};
+use crate::{Error, Helper, Meter, Result, hex, plain, registers, signals};
 
 /// A memory access of gdb's is answered with at most so many bytes.
 const LONGEST_READ: u64 = (LONGEST as u64 - 64) / 2;
+
+/// What takes longer isn't waited for while gdb connects.
+const SOON: Duration = Duration::from_millis(700);
 
 /// What a session is made of.
 pub struct Settings {
@@ -37,6 +41,17 @@ pub struct Settings {
     pub trace: bool,
     /// The recording's name, for people.
     pub name: String,
+    /// gdb is ours: if the way to the first place is long, it connects at the start and is told then where to go. While it
+    /// connects Ctrl-C would leave it without a connection.
+    pub goes_later: bool,
+    pub meter: Box<dyn Meter + Send>,
+}
+
+/// The work under way.
+struct Effort {
+    meter: Box<dyn Meter + Send>,
+    /// It is given up then.
+    deadline: Option<Instant>,
 }
 
 pub struct Session<'a> {
@@ -47,7 +62,9 @@ pub struct Session<'a> {
     pub(crate) start: Start,
     pub(crate) stream: StreamId,
     trace: bool,
-    first: Option<Target>,
+    pub(crate) first: Option<Target>,
+    goes_later: bool,
+    effort: Arc<Mutex<Effort>>,
     pub(crate) wire: Option<Arc<Mutex<Wire>>>,
     pub(crate) points: Points,
     /// Signals that gdb doesn't want to hear of: bit n - 1 for signal n.
@@ -77,6 +94,10 @@ pub struct Session<'a> {
     pub(crate) events_in_all: Option<u64>,
     /// Ctrl-C came while nothing ran.
     pub(crate) interrupted: Option<Instant>,
+    /// gdb shows what is wrong, in words, whatever it has asked for.
+    pub(crate) shows_messages: bool,
+    /// What was last said beside gdb.
+    told: Option<String>,
 }
 
 /// What to do after an answer.
@@ -117,6 +138,11 @@ impl<'a> Session<'a> {
             stream,
             trace: settings.trace,
             first: Some(settings.at),
+            goes_later: settings.goes_later,
+            effort: Arc::new(Mutex::new(Effort {
+                meter: settings.meter,
+                deadline: None,
+            })),
             wire: None,
             points: Points::default(),
             passed: 0,
@@ -137,6 +163,8 @@ impl<'a> Session<'a> {
             module_number: None,
             events_in_all: None,
             interrupted: None,
+            shows_messages: false,
+            told: None,
         })
     }
 
@@ -145,20 +173,29 @@ impl<'a> Session<'a> {
         let wire = Arc::new(Mutex::new(Wire::new(socket, self.trace)));
         self.wire = Some(wire.clone());
         let watched = wire.clone();
-        let watcher = move |_| ended() || wire::held(&watched).wants_interrupt();
+        let effort = self.effort.clone();
+        let watcher = move |done| {
+            let mut effort = held(&effort);
+            effort.meter.show(done);
+            let late = effort.deadline.is_some_and(|end| Instant::now() > end);
+            late || ended() || held(&watched).wants_interrupt()
+        };
         self.timeline.set_watcher(Box::new(watcher));
         self.points.clear();
         while !ended() {
-            let incoming = wire::held(&wire).next()?;
+            let incoming = held(&wire).next()?;
             match incoming {
                 None => break,
                 Some(Incoming::Signal) => {}
                 // It met a stop that gdb passes over: the next time it goes, it is to stop.
                 Some(Incoming::Interrupt) => self.interrupted = Some(Instant::now()),
                 Some(Incoming::Packet(packet)) => {
-                    let answer = self.answer(&packet)?;
+                    held(&self.effort).meter.begins();
+                    let answer = self.answer(&packet);
+                    held(&self.effort).meter.is_over();
+                    let answer = answer?;
                     if let Answer::Reply(reply) = answer {
-                        wire::held(&wire).send(&reply)?;
+                        held(&wire).send(&reply)?;
                     }
                 }
             }
@@ -177,7 +214,7 @@ impl<'a> Session<'a> {
     /// Text on gdb's console; only while gdb waits for the program.
     pub(crate) fn say(&self, text: &str) -> Result<()> {
         match &self.wire {
-            Some(wire) => Ok(wire::held(&wire).say(text)?),
+            Some(wire) => Ok(held(&wire).say(text)?),
             None => Ok(()),
         }
     }
@@ -216,10 +253,14 @@ impl<'a> Session<'a> {
         };
         match answer {
             Err(Error::Timeline(error)) => {
-                if self.trace {
+                let error = plain(&error.to_string());
+                let (reply, shown) = trouble(letter, &error, self.shows_messages);
+                // What gdb keeps to itself is said beside it, once.
+                if self.trace || !shown && self.told.as_ref() != Some(&error) {
                     eprintln!("clew: {error}");
+                    self.told = Some(error);
                 }
-                Ok(FAILED.into())
+                Ok(Answer::Reply(reply.into_bytes()))
             }
             answer => answer,
         }
@@ -228,7 +269,14 @@ impl<'a> Session<'a> {
     /// Where it stands, when gdb connects.
     fn hello(&mut self) -> Result<Answer> {
         if let Some(at) = self.first.take() {
-            self.begin(at)?;
+            let deadline = self.goes_later.then(|| Instant::now() + SOON);
+            held(&self.effort).deadline = deadline;
+            let begun = self.begin(at);
+            held(&self.effort).deadline = None;
+            if !begun? {
+                self.first = Some(at);
+                self.begin(Target::Start)?;
+            }
         }
         self.stop_packet().map(Answer::Reply)
     }
@@ -285,7 +333,7 @@ impl<'a> Session<'a> {
     fn set(&mut self, rest: &[u8]) -> Result<Answer> {
         if rest == b"StartNoAckMode" {
             if let Some(wire) = &self.wire {
-                let mut wire = wire::held(&wire);
+                let mut wire = held(&wire);
                 // The last one that is acknowledged.
                 wire.send(b"OK")?;
                 wire.stop_acknowledging();
@@ -512,9 +560,19 @@ impl<'a> Session<'a> {
         }
         Ok(match self.write(addr, &bytes) {
             Ok(()) => "OK".into(),
-            Err(Error::Timeline(_)) => FAULT.into(),
+            // Nothing to write to there; anything else is told.
+            Err(Error::Timeline(TimelineError::Refused(_))) => FAULT.into(),
             Err(error) => return Err(error),
         })
+    }
+}
+
+/// The answer to a packet that begins so and couldn't be answered, and whether the user will see the words. A gdb that
+/// doesn't say that it understands messages shows them for registers only; as an answer about memory it takes them for data.
+fn trouble(letter: u8, error: &str, shows_messages: bool) -> (String, bool) {
+    match shows_messages || b"gGpP".contains(&letter) {
+        true => (format!("E.clew: {error}"), true),
+        false => (FAILED.into(), false),
     }
 }
 
@@ -522,5 +580,18 @@ fn inserted(done: Option<()>) -> Answer {
     match done {
         Some(()) => "OK".into(),
         None => FAILED.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_told_in_words() {
+        let told = |letter, new| trouble(letter, "it is gone", new);
+        assert_eq!(told(b'g', false), ("E.clew: it is gone".into(), true));
+        assert_eq!(told(b'm', false), ("E01".into(), false));
+        assert_eq!(told(b'm', true), ("E.clew: it is gone".into(), true));
     }
 }

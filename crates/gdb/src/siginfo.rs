@@ -30,7 +30,11 @@ pub fn recorded(
                 return Ok(Some(info));
             }
             // They do nothing, and may lie in between.
-            Event::Time(_) | Event::Note(_) | Event::Values(_) | Event::Check { .. } => {}
+            Event::Time(_)
+            | Event::Note(_)
+            | Event::Deadlock(_)
+            | Event::Values(_)
+            | Event::Check { .. } => {}
             _ => return Ok(None),
         }
     }

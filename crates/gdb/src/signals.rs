@@ -71,19 +71,6 @@ pub fn mask(list: &[u8]) -> u64 {
         .fold(0, |mask, signo| mask | 1 << (signo - 1))
 }
 
-/// The name, as the shell's `kill` knows it, with SIG in front.
-pub fn name(signo: i32) -> String {
-    const NAMES: &str = "HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM \
-        STKFLT CHLD CONT STOP TSTP TTIN TTOU URG XCPU XFSZ VTALRM PROF WINCH IO PWR SYS";
-    let known = usize::try_from(signo - 1)
-        .ok()
-        .and_then(|n| NAMES.split_whitespace().nth(n));
-    match known {
-        Some(name) => format!("SIG{name}"),
-        None => format!("signal {signo}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,13 +85,5 @@ mod tests {
         assert_eq!(to_gdb(libc::SIGSTKFLT), GDB_UNKNOWN);
         assert_eq!(mask(b"b;14;zz"), 1 << 10 | 1 << 16);
         assert_eq!(mask(b""), 0);
-    }
-
-    #[test]
-    fn names() {
-        assert_eq!(name(libc::SIGSEGV), "SIGSEGV");
-        assert_eq!(name(libc::SIGSYS), "SIGSYS");
-        assert_eq!(name(40), "signal 40");
-        assert_eq!(name(0), "signal 0");
     }
 }

@@ -4,6 +4,7 @@
 //! Two kinds of going on are told apart. If gdb has set the pc (it calls a function, or jumps) the copy
 //! runs. Any other step or continue follows the recording: the copy is dropped, and gdb's console says so.
 
+use clew_calls::names;
 use clew_recording::event::ThreadId;
 use clew_timeline::{Excursion, ExcursionEnd, Registers};
 
@@ -171,8 +172,9 @@ impl Session<'_> {
                 Report::plain(report::NOTHING, tid)
             }
             ExcursionEnd::Waits { nr } => {
+                let call = names::call(nr);
                 self.say(&format!(
-                    "[clew: in this what-if the thread waits for ever (system call {nr}): nothing else runs]\n"
+                    "[clew: in this what-if the thread waits for ever (in {call}): nothing else runs]\n"
                 ))?;
                 Report::plain(report::NOTHING, tid)
             }

@@ -32,9 +32,9 @@ pub struct Wire {
     trace: bool,
 }
 
-/// The wire, for who asks between two packets whether gdb wants something.
-pub fn held(wire: &Mutex<Wire>) -> MutexGuard<'_, Wire> {
-    wire.lock().unwrap_or_else(PoisonError::into_inner)
+/// The wire, for who asks between two packets whether gdb wants something; and what else both know of.
+pub fn held<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Wire {

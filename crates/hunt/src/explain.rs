@@ -128,7 +128,7 @@ pub fn explain(
     let (preemptions, all_preemptions) =
         switches::explain(&mut view, &story, schedule.as_ref(), most)?;
     let deadlock = match &story.deadlock {
-        Some(note) => deadlock::explain(&mut view, note)?,
+        Some(waiters) => deadlock::explain(&mut view, waiters)?,
         None => Vec::new(),
     };
     Ok(Explained {

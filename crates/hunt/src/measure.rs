@@ -48,7 +48,7 @@ impl Schedule {
         if self.threads < 2 {
             return;
         }
-        self.work += summary::place(event).ticks;
+        self.work += event.place().ticks;
         if matches!(event, Event::Call(_)) {
             self.work += CALL;
         }

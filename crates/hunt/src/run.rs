@@ -22,8 +22,6 @@ const MOST_OUTPUT: usize = 8 << 20;
 const LOOK: Duration = Duration::from_millis(100);
 /// A program that was told to end with SIGABRT has this long.
 const GRACE: Duration = Duration::from_millis(500);
-/// What the engine's notes about deadlocks begin with.
-pub const DEADLOCK: &str = "deadlock: ";
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,12 +153,9 @@ impl Runner {
             // A child's deadlock may have been its parent's failure.
             Ended::Exit(1..) | Ended::Signal(_) | Ended::TimedOut => {
                 measure::wait_for_writer(folder);
-                if let Ok(summary) = summary::of(folder) {
-                    let told = |text: &str| text.strip_prefix(DEADLOCK).map(str::to_owned);
-                    let mut notes = summary.notes.iter();
-                    if let Some(text) = notes.find_map(|note| told(&note.text)) {
-                        outcome.ended = Ended::Deadlock(text);
-                    }
+                let summary = summary::of(folder);
+                if let Some(text) = summary.ok().and_then(|summary| summary.deadlock) {
+                    outcome.ended = Ended::Deadlock(text);
                 }
             }
             _ => {}

@@ -11,7 +11,6 @@ use std::path::Path;
 use clew_recording::event::{Call, End as CallEnd, Event, Instruction, Record, StreamId, ThreadId};
 use clew_recording::reader::Recording;
 use clew_recording::script::{End, Point, Script, Turn};
-use clew_recording::summary;
 
 use crate::HuntError;
 use crate::measure::Schedule;
@@ -177,7 +176,7 @@ impl Turns {
         if self.is_borrowed(event) {
             return false;
         }
-        let place = summary::place(event);
+        let place = event.place();
         let point = self.points.entry(self.current).or_default();
         if place.ticks != 0 {
             point.ticks = point.ticks.saturating_add(place.ticks);

@@ -152,6 +152,11 @@ impl Channel {
         self.control.on_full.store(on_full as u32, Relaxed);
     }
 
+    /// Whether it is for the caller to say that the recording can't go on: one process does, for all.
+    pub fn tells_lost(&self) -> bool {
+        self.control.told_lost.swap(1, Relaxed) == 0
+    }
+
     /// A stream for the calling thread, from now on.
     ///
     /// A process that is being made has none for a moment, and if nobody else has one the

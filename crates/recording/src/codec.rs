@@ -4,11 +4,14 @@
 //! difference to the last one of the same number in the stream, so a stream is read from its start.
 //! docs/format.md describes every kind.
 
-use crate::bytes::{Malformed, Reader, Writer};
+use crate::bytes::{LONGEST, Malformed, Reader, Writer};
+use crate::deadlock::{Awaited, Waiter};
 use crate::event::*;
 
 /// Calls from this number on have no memory of their last arguments.
 const REMEMBERED: usize = 512;
+/// Of a deadlock so many threads are told: they fit into a record.
+const MOST_WAITERS: usize = 2000;
 /// Kinds from here on are effects.
 const EFFECTS: u8 = 0x40;
 
@@ -31,11 +34,25 @@ mod kind {
     pub const NOTE: u8 = 16;
     pub const SHARED: u8 = 17;
     pub const TOUCHED: u8 = 18;
+    pub const DEADLOCK: u8 = 19;
     pub const MEMORY: u8 = 0x40;
     pub const REGISTERS: u8 = 0x41;
     pub const EXTENDED: u8 = 0x42;
     pub const MAP: u8 = 0x43;
     pub const OUTPUT: u8 = 0x44;
+}
+
+/// Appends a number as [`Writer::number`] writes it.
+pub(crate) fn put_number(out: &mut Vec<u8>, value: u64) {
+    let mut room = [0; LONGEST];
+    let mut writer = Writer::new(&mut room);
+    writer.number(value);
+    let len = writer.len();
+    out.extend_from_slice(&room[..len]);
+}
+
+pub(crate) fn put_signed(out: &mut Vec<u8>, value: i64) {
+    put_number(out, (value << 1 ^ value >> 63) as u64);
 }
 
 /// What both sides remember of a stream.
@@ -74,6 +91,7 @@ impl Encoder {
             Event::Signal { info, .. } => info.len(),
             Event::Values(bytes) => bytes.len(),
             Event::Note(text) => text.len(),
+            Event::Deadlock(waiters) => waiters.len().min(MOST_WAITERS) * 3 * LONGEST,
             _ => 0,
         };
         frame(room, long, |out| match event {
@@ -195,6 +213,12 @@ impl Encoder {
             Event::Note(text) => {
                 out.bytes(text.as_bytes());
                 kind::NOTE
+            }
+            Event::Deadlock(waiters) => {
+                for waiter in &waiters[..waiters.len().min(MOST_WAITERS)] {
+                    put_waiter(waiter, out);
+                }
+                kind::DEADLOCK
             }
         })
     }
@@ -336,6 +360,43 @@ fn put_call(call: &Call, memory: &mut Memory, out: &mut Writer) {
     }
 }
 
+fn put_waiter(waiter: &Waiter, out: &mut Writer) {
+    out.signed(waiter.tid.into());
+    match waiter.waits {
+        Awaited::Lock { addr, owner } => {
+            out.byte(0);
+            out.number(addr);
+            out.signed(owner.into());
+        }
+        Awaited::End { tid } => {
+            out.byte(1);
+            out.signed(tid.into());
+        }
+        Awaited::Wake { addr } => {
+            out.byte(2);
+            out.number(addr);
+        }
+    }
+}
+
+fn take_waiter(input: &mut Reader) -> Result<Waiter, Malformed> {
+    let tid = take_i32(input)?;
+    let waits = match input.byte()? {
+        0 => Awaited::Lock {
+            addr: input.number()?,
+            owner: take_i32(input)?,
+        },
+        1 => Awaited::End {
+            tid: take_i32(input)?,
+        },
+        2 => Awaited::Wake {
+            addr: input.number()?,
+        },
+        _ => return Err(Malformed),
+    };
+    Ok(Waiter { tid, waits })
+}
+
 /// Beside a start's origin: how its registers are seen.
 const WHOLE: u8 = 2;
 
@@ -372,6 +433,43 @@ pub struct Decoder {
 }
 
 impl Decoder {
+    /// What it remembers, as bytes.
+    pub(crate) fn save(&self, out: &mut Vec<u8>) {
+        let memory = &self.memory;
+        put_number(out, memory.addr);
+        put_number(out, memory.time);
+        let used = || {
+            memory
+                .args
+                .iter()
+                .enumerate()
+                .filter(|(_, args)| **args != [0; 6])
+        };
+        put_number(out, used().count() as u64);
+        for (nr, args) in used() {
+            put_number(out, nr as u64);
+            for arg in args {
+                put_number(out, *arg);
+            }
+        }
+    }
+
+    pub(crate) fn restore(input: &mut Reader) -> Result<Decoder, Malformed> {
+        let mut memory = Memory {
+            addr: input.number()?,
+            time: input.number()?,
+            ..Memory::default()
+        };
+        for _ in 0..input.number()?.min(REMEMBERED as u64) {
+            let nr = input.number()? as usize;
+            let args = memory.args.get_mut(nr).ok_or(Malformed)?;
+            for arg in args {
+                *arg = input.number()?;
+            }
+        }
+        Ok(Decoder { memory })
+    }
+
     /// The record at the start of `bytes` and its length; `None` if it isn't there as a whole.
     pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<(Record<'a>, usize)>, Malformed> {
         let mut record = Record::Event(Event::Time(0));
@@ -508,6 +606,13 @@ impl Decoder {
                 let time = self.memory.time.wrapping_add(input.number()?);
                 self.memory.time = time;
                 Event::Time(time)
+            }
+            kind::DEADLOCK => {
+                let mut waiters = Vec::new();
+                while !input.is_empty() {
+                    waiters.push(take_waiter(input)?);
+                }
+                Event::Deadlock(waiters)
             }
             kind::NOTE => {
                 Event::Note(std::str::from_utf8(take_rest(input)?).map_err(|_| Malformed)?)

@@ -10,10 +10,8 @@ use std::path::Path;
 use crate::event::{Effect, Event, Origin, Record, StreamId};
 use crate::reader::{ReadError, Recording};
 use crate::rewrite::{RewriteError, rewrite};
+use crate::stack::Stack;
 
-const RSP: usize = 4;
-/// The kernel takes fewer.
-const MOST_WORDS: u64 = 4 << 20;
 /// What stands in place of a value.
 const FILLER: u8 = b'x';
 /// Shorter values are found everywhere.
@@ -36,85 +34,29 @@ pub fn of(recording: &Recording) -> Result<Vec<Variable>, ReadError> {
         if !matches!(info.start.origin, Origin::Exec { .. }) {
             continue;
         }
-        let mut reader = recording.stream(info.id)?;
-        reader.next()?;
-        let mut stack = Stack::default();
-        while let Some(effect) = reader.next_effect()? {
-            match effect {
-                Effect::Memory { addr, bytes } => stack.pieces.push((addr, bytes.to_vec())),
-                Effect::Registers { mask, values } if mask >> RSP & 1 != 0 => {
-                    stack.top = values[RSP];
-                }
-                _ => {}
-            }
+        if let Some(stack) = Stack::of(recording, info.id)? {
+            variables(&stack, info.id, &mut all);
         }
-        stack.variables(info.id, &mut all);
     }
     Ok(all)
 }
 
-/// The stack as exec makes it: argc, argv, 0, envp, 0.
-#[derive(Default)]
-struct Stack {
-    top: u64,
-    pieces: Vec<(u64, Vec<u8>)>,
-}
-
-impl Stack {
-    fn from(&self, addr: u64) -> Option<&[u8]> {
-        self.pieces.iter().rev().find_map(|(start, bytes)| {
-            let at = usize::try_from(addr.checked_sub(*start)?).ok()?;
-            bytes.get(at..).filter(|rest| !rest.is_empty())
-        })
+fn variables(stack: &Stack, stream: StreamId, all: &mut Vec<Variable>) -> Option<()> {
+    for addr in stack.environment()? {
+        let string = stack.string(addr)?;
+        let Some(equal) = string.iter().position(|&byte| byte == b'=') else {
+            continue;
+        };
+        let start = addr + equal as u64 + 1;
+        let value = string[equal + 1..].to_vec();
+        all.push(Variable {
+            stream,
+            name: String::from_utf8_lossy(&string[..equal]).into_owned(),
+            range: start..start + value.len() as u64,
+            value,
+        });
     }
-
-    fn word(&self, addr: u64) -> Option<u64> {
-        let bytes = self.from(addr)?.first_chunk::<8>()?;
-        Some(u64::from_le_bytes(*bytes))
-    }
-
-    /// To the 0 at its end; pieces that follow each other are one.
-    fn string(&self, addr: u64) -> Option<Vec<u8>> {
-        let mut string = Vec::new();
-        loop {
-            let rest = self.from(addr.checked_add(string.len() as u64)?)?;
-            match rest.iter().position(|&byte| byte == 0) {
-                Some(end) => {
-                    string.extend_from_slice(&rest[..end]);
-                    return Some(string);
-                }
-                None => string.extend_from_slice(rest),
-            }
-        }
-    }
-
-    fn variables(&self, stream: StreamId, all: &mut Vec<Variable>) -> Option<()> {
-        let argc = self.word(self.top)?;
-        if argc > MOST_WORDS {
-            return None;
-        }
-        let mut at = self.top.checked_add(8 * (argc + 2))?;
-        for _ in 0..MOST_WORDS {
-            let addr = self.word(at)?;
-            if addr == 0 {
-                break;
-            }
-            at += 8;
-            let string = self.string(addr)?;
-            let Some(equal) = string.iter().position(|&byte| byte == b'=') else {
-                continue;
-            };
-            let start = addr + equal as u64 + 1;
-            let value = string[equal + 1..].to_vec();
-            all.push(Variable {
-                stream,
-                name: String::from_utf8_lossy(&string[..equal]).into_owned(),
-                range: start..start + value.len() as u64,
-                value,
-            });
-        }
-        Some(())
-    }
+    Some(())
 }
 
 /// Writes a log in which values are overwritten where programs got them, but for variables of these names. Memory isn't
@@ -237,12 +179,10 @@ mod tests {
         bytes.push(0);
         // In two pieces, cut inside of a value.
         let second = bytes.split_off(0x128);
-        let stack = Stack {
-            top,
-            pieces: vec![(top, bytes.clone()), (top + 0x128, second.clone())],
-        };
+        let pieces = vec![(top, bytes.clone()), (top + 0x128, second.clone())];
+        let stack = Stack::made(top, pieces);
         let mut found = Vec::new();
-        stack.variables(7, &mut found).unwrap();
+        variables(&stack, 7, &mut found).unwrap();
         let names: Vec<(&str, &[u8])> = found
             .iter()
             .map(|variable| (variable.name.as_str(), &variable.value[..]))

@@ -11,6 +11,8 @@
 
 use std::fmt;
 
+use crate::deadlock::Waiter;
+
 /// Number of a guest thread in its stream, counted from 0 and never used again.
 pub type ThreadId = u32;
 /// Number of a stream in its recording, counted from 1.
@@ -217,6 +219,60 @@ pub enum Event<'a> {
     Time(u64),
     /// For people: what wasn't recorded faithfully, and why.
     Note(&'a str),
+    /// No thread can ever go on: these wait for each other.
+    Deadlock(Vec<Waiter>),
+}
+
+/// What an event is to the thread that runs there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// It did something, or something was done to it: a call, a signal.
+    Whole = 0,
+    /// A call that waits: done when it is resumed.
+    Begun = 1,
+    /// The call that waited is over.
+    Finished = 2,
+    /// Another thread goes on.
+    Switch = 3,
+    /// Others are told of: new and ended threads, a fork; or it stands before the same instruction still.
+    None = 4,
+    /// Happens together with the event before it: nobody ever stands in between.
+    Silent = 5,
+}
+
+impl Event<'_> {
+    /// How far after the event before it.
+    #[inline]
+    pub fn place(&self) -> Place {
+        self.lies().1
+    }
+
+    /// What it is to the thread that runs there, and how far after the event before it.
+    #[inline]
+    pub fn lies(&self) -> (Deed, Place) {
+        let at = |ticks: u64| Place { ticks, steps: 0 };
+        match self {
+            Event::Started(_) => (Deed::None, Place::default()),
+            Event::Call(call) => match call.end {
+                End::Waits => (Deed::Begun, at(call.ticks)),
+                _ => (Deed::Whole, at(call.ticks)),
+            },
+            Event::Resumed { .. } => (Deed::Finished, Place::default()),
+            Event::Instruction { ticks, .. } => (Deed::Whole, at(*ticks)),
+            Event::Signal { place, .. } => (Deed::Whole, *place),
+            Event::Switched { place, .. } => (Deed::Switch, *place),
+            Event::NewThread { .. } | Event::EndedThread { .. } => (Deed::None, Place::default()),
+            Event::Shared { ticks, .. } | Event::Forked { ticks, .. } | Event::Exec { ticks } => {
+                (Deed::None, at(*ticks))
+            }
+            Event::Exited { ticks, .. } => (Deed::Whole, at(*ticks)),
+            Event::Killed { place, .. } => (Deed::Whole, *place),
+            Event::Check { place, .. } => (Deed::Silent, *place),
+            Event::Values(_) | Event::Time(_) | Event::Note(_) | Event::Deadlock(_) => {
+                (Deed::Silent, Place::default())
+            }
+        }
+    }
 }
 
 /// What an event changed. Effects follow their event.

@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use crate::meant::{Meant, meant};
 use crate::meta;
 
 /// The link to the recording that was begun last.
@@ -41,8 +42,14 @@ pub enum FolderError {
     Taken { name: String },
     #[error("{}: exists and isn't an empty folder; -o names the folder of the new recording itself", path.display())]
     NotEmpty { path: PathBuf },
-    #[error("there is no recording {name:?} in {}; clew ls shows them", dir.display())]
-    Unknown { name: String, dir: PathBuf },
+    #[error("there is no recording {name:?} in {}; {}clew ls shows them", dir.display(), did_you_mean(similar))]
+    Unknown {
+        name: String,
+        dir: PathBuf,
+        similar: Vec<String>,
+    },
+    #[error("{name:?} could be {}; say which", all.join(", "))]
+    Several { name: String, all: Vec<String> },
     #[error("there are no recordings in {} yet; clew record PROG makes one", dir.display())]
     Nothing { dir: PathBuf },
     #[error("the latest recording is gone; clew ls shows the others")]
@@ -51,6 +58,13 @@ pub enum FolderError {
     NotRecording { path: PathBuf },
     #[error("{}: a packed recording; first: clew unpack {}", path.display(), path.display())]
     IsPacked { path: PathBuf },
+}
+
+fn did_you_mean(similar: &[String]) -> String {
+    match similar {
+        [] => String::new(),
+        _ => format!("did you mean {}? ", similar.join(", ")),
+    }
 }
 
 /// The folder of a user's recordings.
@@ -141,6 +155,31 @@ impl Recordings {
 
     /// The folder that a user means: a name, a path, or nothing for the latest.
     pub fn resolve(&self, recording: Option<&OsStr>) -> Result<PathBuf, FolderError> {
+        let exactly = self.resolve_exactly(recording);
+        let Err(FolderError::Unknown {
+            name, similar, dir, ..
+        }) = exactly
+        else {
+            return exactly;
+        };
+        match meant(&name, self.names()) {
+            Meant::One(one) => check_is_recording(self.dir.join(one)),
+            Meant::Several(all) => Err(FolderError::Several { name, all }),
+            Meant::Similar(_) => Err(FolderError::Unknown { name, dir, similar }),
+        }
+    }
+
+    /// The names of what is there.
+    fn names(&self) -> Vec<String> {
+        let listed = self.list().unwrap_or_default().into_iter();
+        let recordings = listed.filter(|folder| folder.join(meta::FILE).is_file());
+        recordings
+            .filter_map(|folder| Some(folder.file_name()?.to_str()?.to_string()))
+            .collect()
+    }
+
+    /// The same, by the whole name only: for what can't be undone.
+    pub fn resolve_exactly(&self, recording: Option<&OsStr>) -> Result<PathBuf, FolderError> {
         let Some(word) = recording else {
             return self.latest();
         };
@@ -156,10 +195,13 @@ impl Recordings {
             if word == LATEST {
                 return self.latest();
             }
-            return Err(FolderError::Unknown {
-                name: word.to_string_lossy().into_owned(),
-                dir: self.dir.clone(),
-            });
+            let name = word.to_string_lossy().into_owned();
+            let similar = match meant(&name, self.names()) {
+                Meant::One(one) => vec![one],
+                Meant::Several(names) | Meant::Similar(names) => names,
+            };
+            let dir = self.dir.clone();
+            return Err(FolderError::Unknown { name, dir, similar });
         }
         // A link (`latest`) is followed: what is removed or shown is the recording itself.
         let path = path.canonicalize().map_err(|why| FolderError::Io {

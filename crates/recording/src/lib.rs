@@ -10,24 +10,32 @@
 //! - [`writer`]: the process that writes the log
 //! - [`log`]: the log's format
 //! - [`reader`]: from the log back to events
+//! - [`walk`]: where a stream stands after each of its events
+//! - [`landings`]: places in long streams at which reading can begin
 //! - [`process`]: which process somebody means
 //! - [`folder`]: where recordings live
+//! - [`meant`]: which of several names somebody means
 //! - [`meta`]: what is known of one before its first event
 //! - [`summary`]: what one is about, in short
 //! - [`pack`]: one portable file for all of one
 //! - [`bundle`]: an archive of other things
 //! - [`rewrite`]: a log with changes
+//! - [`stack`]: what programs were started with
+//! - [`deadlock`]: threads that wait for each other for good
 //! - [`environment`]: the variables that programs were started with
 pub mod bundle;
 pub mod bytes;
 pub mod channel;
 pub mod codec;
+pub mod deadlock;
 pub mod environment;
 pub mod event;
 pub mod folder;
 mod futex;
+pub mod landings;
 pub mod log;
 pub mod maps;
+pub mod meant;
 pub mod meta;
 pub mod outlet;
 pub mod pack;
@@ -39,9 +47,11 @@ pub mod rewrite;
 pub mod script;
 mod shared;
 pub mod sharing;
+pub mod stack;
 pub mod summary;
 #[cfg(test)]
 mod testing;
+pub mod walk;
 mod watch;
 pub mod writer;
 mod writing;

@@ -18,6 +18,13 @@ pub const FORMAT: u32 = crate::log::VERSION;
 /// read. Under others, no place in a recording is where it was.
 pub const CLOCK: u32 = 2;
 
+/// A capture of everything that a program was told, from its start: what this clew makes and replays.
+pub const EXACT: &str = "exact";
+
+fn exact() -> String {
+    EXACT.into()
+}
+
 /// A stranger's file of more than this isn't read.
 const MOST_BYTES: u64 = 8 << 20;
 
@@ -25,6 +32,9 @@ const MOST_BYTES: u64 = 8 << 20;
 pub struct Meta {
     pub format: u32,
     pub clock: u32,
+    /// What kind of capture it is: [`EXACT`], or one that a later clew makes. Those before didn't say, and were exact.
+    #[serde(default = "exact")]
+    pub capture: String,
     /// The version of clew that recorded.
     pub clew: String,
     pub name: String,
@@ -90,6 +100,11 @@ pub enum Unfit {
     )]
     Clock { clock: u32, clew: String },
     #[error(
+        "a capture of the kind {capture:?}, made by clew {clew}; this one replays those of the kind \"{EXACT}\" only: replay \
+         it with clew {clew}"
+    )]
+    Capture { capture: String, clew: String },
+    #[error(
         "recorded on {brand}; this CPU hasn't got {}, which the program could see and may \
          use. Replay it on a machine that has, or record with --portable", missing.join(", ")
     )]
@@ -133,6 +148,12 @@ impl Meta {
         if self.clock != CLOCK {
             return Err(Unfit::Clock {
                 clock: self.clock,
+                clew: clew(),
+            });
+        }
+        if self.capture != EXACT {
+            return Err(Unfit::Capture {
+                capture: self.capture.clone(),
                 clew: clew(),
             });
         }
@@ -203,6 +224,7 @@ pub(crate) fn example(name: &str) -> Meta {
     Meta {
         format: FORMAT,
         clock: CLOCK,
+        capture: exact(),
         clew: "0.1.0".into(),
         name: name.into(),
         program: "/usr/bin/ls".into(),
@@ -241,6 +263,11 @@ mod tests {
         meta.write(&scratch.0).unwrap();
         assert_eq!(Meta::read(&scratch.0).unwrap(), meta);
         assert_eq!(scratch.0.read_dir().unwrap().count(), 1);
+        // One that doesn't say.
+        let mut older = serde_json::to_value(&meta).unwrap();
+        older.as_object_mut().unwrap().remove("capture");
+        std::fs::write(scratch.0.join(FILE), older.to_string()).unwrap();
+        assert_eq!(Meta::read(&scratch.0).unwrap(), meta);
     }
 
     #[test]
@@ -263,6 +290,12 @@ mod tests {
             ..meta.clone()
         };
         assert!(matches!(newer.fits(&here), Err(Unfit::Format { .. })));
+        let woven = Meta {
+            capture: "woven".into(),
+            ..meta.clone()
+        };
+        let text = woven.fits(&meta.machine).unwrap_err().to_string();
+        assert!(text.contains("of the kind \"woven\""), "{text}");
         let other = Meta {
             clock: CLOCK + 1,
             ..meta

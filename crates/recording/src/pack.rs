@@ -14,7 +14,7 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::log;
 use crate::meta::{self, Meta, MetaError};
-use crate::summary;
+use crate::{landings, summary};
 
 /// Of zstd: logs are compressed already, copied files aren't.
 const LEVEL: i32 = 6;
@@ -65,7 +65,7 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64, u64) -> bool;
 /// Whether a file of a recording's folder belongs into a pack: not the summary, which can be made
 /// again, nor work in progress.
 fn is_packed(name: &OsStr) -> bool {
-    name != summary::FILE && !name.as_bytes().starts_with(b".")
+    name != summary::FILE && name != landings::FILE && !name.as_bytes().starts_with(b".")
 }
 
 /// The files below `folder` (relative paths), sorted.

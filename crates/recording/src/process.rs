@@ -7,7 +7,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-use crate::event::ProcessId;
+use crate::event::{ProcessId, StreamId};
 use crate::reader::StreamInfo;
 
 /// A process as a person names it: `4711`, or `4711#2` where that is the pid of several.
@@ -75,6 +75,37 @@ pub fn find(streams: &[StreamInfo], name: Option<ProcessName>) -> Result<Process
     }
 }
 
+/// The stream that is meant: of this process its last program, or the one with that number, from 1.
+pub fn program(
+    streams: &[StreamInfo],
+    name: Option<ProcessName>,
+    number: Option<usize>,
+) -> Result<StreamId, String> {
+    let process = find(streams, name)?;
+    let programs: Vec<StreamId> = streams
+        .iter()
+        .filter(|info| info.process == process)
+        .map(|info| info.id)
+        .collect();
+    let Some(&last) = programs.last() else {
+        return Err("there is no process in this recording".into());
+    };
+    let Some(number) = number else {
+        return Ok(last);
+    };
+    let found = number.checked_sub(1).and_then(|n| programs.get(n));
+    found.copied().ok_or_else(|| {
+        let many = match programs.len() {
+            1 => "1 program".into(),
+            n => format!("{n} programs"),
+        };
+        match name {
+            Some(name) => format!("process {name} has run {many} only"),
+            None => format!("the recorded process has run {many} only"),
+        }
+    })
+}
+
 /// How to name a process so that it is found again.
 pub fn name(streams: &[StreamInfo], process: ProcessId) -> Option<ProcessName> {
     let pid = streams
@@ -131,5 +162,21 @@ mod tests {
         for wrong in ["x", "7#", "0", "-7", "7#0", "#2"] {
             assert!(wrong.parse::<ProcessName>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn which_program() {
+        let streams = [stream(1, 1, 10), stream(2, 2, 11), stream(3, 1, 10)];
+        let choose = |pid: Option<i32>, number| {
+            let name = pid.map(|pid| ProcessName { pid, process: None });
+            program(&streams, name, number)
+        };
+        assert_eq!(choose(None, None), Ok(3));
+        assert_eq!(choose(None, Some(1)), Ok(1));
+        assert_eq!(choose(Some(11), None), Ok(2));
+        assert!(choose(Some(12), None).is_err());
+        assert!(choose(Some(11), Some(0)).is_err());
+        let why = choose(Some(11), Some(2)).unwrap_err();
+        assert_eq!(why, "process 11 has run 1 program only");
     }
 }

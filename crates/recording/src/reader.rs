@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::bytes::Malformed;
-use crate::codec::Decoder;
+use crate::codec::{Decoder, put_number};
 use crate::event::{Event, Origin, ProcessId, Record, Start, StreamId};
 use crate::log::{self, CHUNK_HEADER, Chunk, FILE_HEADER, Kind, StreamEnd, Unpacker};
 
@@ -316,7 +316,7 @@ fn check_header(file: &File, path: &Path) -> Result<(), OpenError> {
     let found = u32::from_le_bytes([8, 9, 10, 11].map(|n| header[n]));
     match found {
         0 => Err(OpenError::NotALog(path.into())),
-        // What the first version has, the second has too.
+        // What earlier versions have, later ones have too.
         1..=log::VERSION => Ok(()),
         _ => Err(OpenError::Newer {
             path: path.into(),
@@ -501,6 +501,49 @@ pub struct StreamReader {
     decoder: Decoder,
     unpacker: Option<Box<Unpacker>>,
     events: u64,
+    /// Bytes of records in the chunks so far.
+    raw: u64,
+}
+
+/// What a reader knows between two chunks: whoever begins there needs it.
+#[derive(Clone)]
+pub struct Resume {
+    events: u64,
+    raw: u64,
+    next_chunk: u32,
+    history: Vec<u8>,
+    decoder: Decoder,
+}
+
+impl Resume {
+    /// So many were taken before.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        for number in [self.events, self.raw, self.next_chunk.into()] {
+            put_number(out, number);
+        }
+        put_number(out, self.history.len() as u64);
+        out.extend_from_slice(&self.history);
+        self.decoder.save(out);
+    }
+
+    pub(crate) fn decode(input: &mut crate::bytes::Reader) -> Result<Resume, Malformed> {
+        let (events, raw, next_chunk) = (input.number()?, input.number()?, input.small()?);
+        let len = input.number()?;
+        if len > log::HISTORY as u64 {
+            return Err(Malformed);
+        }
+        Ok(Resume {
+            events,
+            raw,
+            next_chunk,
+            history: input.bytes(len)?.to_vec(),
+            decoder: Decoder::restore(input)?,
+        })
+    }
 }
 
 /// A record that borrows nothing.
@@ -521,6 +564,7 @@ impl Clone for StreamReader {
             decoder: self.decoder.clone(),
             unpacker: None,
             events: self.events,
+            raw: self.raw,
         }
     }
 }
@@ -540,7 +584,40 @@ impl StreamReader {
             decoder: Decoder::default(),
             unpacker: None,
             events: 0,
+            raw: 0,
         }
+    }
+
+    /// Whether all of the chunks that it has taken was given out.
+    #[inline]
+    pub fn is_between_chunks(&self) -> bool {
+        self.at == self.data.len() && self.ahead.is_none()
+    }
+
+    /// Bytes of records in the chunks that it has taken.
+    pub fn raw(&self) -> u64 {
+        self.raw
+    }
+
+    /// What one must know to go on from here, between two chunks.
+    pub fn resume(&self) -> Resume {
+        Resume {
+            events: self.events,
+            raw: self.raw,
+            next_chunk: self.next_chunk as u32,
+            history: self.history.clone(),
+            decoder: self.decoder.clone(),
+        }
+    }
+
+    /// Goes on from there, wherever it was.
+    pub fn go_to(&mut self, resume: &Resume) {
+        (self.ahead, self.current) = (None, NONE);
+        (self.data, self.at) = (Arc::default(), 0);
+        (self.events, self.raw) = (resume.events, resume.raw);
+        self.next_chunk = (resume.next_chunk as usize).min(self.chunks.len());
+        self.history = resume.history.clone();
+        self.decoder = resume.decoder.clone();
     }
 
     pub fn stream(&self) -> StreamId {
@@ -646,6 +723,7 @@ impl StreamReader {
             return Err(self.damaged());
         }
         log::remember(&mut self.history, data);
+        self.raw += data.len() as u64;
         self.at = 0;
         self.next_chunk += 1;
         Ok(true)

@@ -14,7 +14,7 @@ use crate::outlet::Outlet;
 pub const MOST_SLOTS: usize = 4096;
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"clewchan");
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 pub const PAGE: usize = 4096;
 
 /// What the writer wants from processes that commit ([`Control::attention`]).
@@ -50,6 +50,8 @@ pub struct Control {
     /// CLOCK_MONOTONIC when the recording began.
     pub base: u64,
     pub on_full: AtomicU32,
+    /// Somebody has said that the recording can't go on.
+    pub told_lost: AtomicU32,
     /// One line that every commit reads and that seldom changes.
     pub line: Line,
     pub next_stream: AtomicU32,

@@ -9,17 +9,18 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::deadlock::{self, Waiter};
 use crate::event::{
-    Call, Effect, End as CallEnd, Event, Origin, Place, ProcessId, Record, Start, StreamId,
-    ThreadId,
+    Effect, End as CallEnd, Event, Origin, ProcessId, Record, Start, StreamId, ThreadId,
 };
+use crate::landings::Maker;
 use crate::meta::{read_bounded, replace_file};
 use crate::reader::{OpenError, Recording};
 use crate::{log, pack};
 
 pub const FILE: &str = "summary.json";
 /// Changes with the fields and how they are computed.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const MOST_BYTES: u64 = 256 << 20;
 /// More notes of different text, or threads of a process, are only counted.
 const MOST_NOTES: usize = 200;
@@ -52,6 +53,8 @@ pub struct Summary {
     pub files: u64,
     /// Why the log's end couldn't be read.
     pub damage: Option<String>,
+    /// Who waits for whom, in the first process in which no thread can ever go on.
+    pub deadlock: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -182,22 +185,36 @@ pub fn of(folder: &Path) -> Result<Summary, OpenError> {
     }
     let recording = Recording::open(folder)?;
     let writing = recording.is_being_written();
-    let mut summary = read(&recording, bytes, writing);
+    let mut landings = Maker::default();
+    let mut summary = read(&recording, bytes, writing, &mut landings);
     let sizes = pack::size(folder);
     (summary.disk_bytes, summary.files) = (sizes.bytes, sizes.files);
     if !writing && log_bytes() == bytes {
         summary.keep(folder);
+        landings.keep(folder, bytes);
     }
     Ok(summary)
 }
 
-fn read(recording: &Recording, log_bytes: u64, writing: bool) -> Summary {
+/// Reads all of a recording that isn't being made any more, and keeps what one then knows of it.
+pub(crate) fn make(recording: &Recording, log_bytes: u64) -> Option<()> {
+    if recording.is_being_written() {
+        return None;
+    }
+    let mut landings = Maker::default();
+    read(recording, log_bytes, false, &mut landings);
+    landings.keep(recording.folder(), log_bytes);
+    Some(())
+}
+
+fn read(recording: &Recording, log_bytes: u64, writing: bool, landings: &mut Maker) -> Summary {
     let mut builder = Builder::new(log_bytes);
     for one in recording.unrecorded() {
         builder.unrecorded(one.stream, &one.text);
     }
     for info in recording.streams() {
         builder.stream(info.id, &info.start);
+        landings.stream(info.id, &info.start);
         let mut reader = match recording.stream(info.id) {
             Ok(reader) => reader,
             Err(error) => {
@@ -206,8 +223,12 @@ fn read(recording: &Recording, log_bytes: u64, writing: bool) -> Summary {
             }
         };
         loop {
+            landings.stands(&reader);
             match reader.next() {
-                Ok(Some(record)) => builder.record(&record),
+                Ok(Some(record)) => {
+                    builder.record(&record);
+                    landings.record(&record);
+                }
                 Ok(None) => break,
                 Err(error) => {
                     builder.damage(error.to_string());
@@ -239,23 +260,7 @@ pub fn kind(event: &Event) -> &'static str {
         Event::Values(_) => "values",
         Event::Time(_) => "time",
         Event::Note(_) => "note",
-    }
-}
-
-/// How far after the event before it.
-pub fn place(event: &Event) -> Place {
-    match *event {
-        Event::Call(Call { ticks, .. })
-        | Event::Instruction { ticks, .. }
-        | Event::Shared { ticks, .. }
-        | Event::Forked { ticks, .. }
-        | Event::Exec { ticks }
-        | Event::Exited { ticks, .. } => Place { ticks, steps: 0 },
-        Event::Signal { place, .. }
-        | Event::Switched { place, .. }
-        | Event::Check { place, .. }
-        | Event::Killed { place, .. } => place,
-        _ => Place::default(),
+        Event::Deadlock(_) => "deadlock",
     }
 }
 
@@ -295,6 +300,7 @@ impl Builder {
                 disk_bytes: 0,
                 files: 0,
                 damage: None,
+                deadlock: None,
             },
             unrecorded: Vec::new(),
             forked: Vec::new(),
@@ -378,7 +384,7 @@ impl Builder {
         let Some(stream) = self.summary.streams.last_mut() else {
             return;
         };
-        let ticks = place(event).ticks;
+        let ticks = event.place().ticks;
         stream.events += 1;
         stream.ticks = stream.ticks.saturating_add(ticks);
         if let Some(count) = self.summary.kinds.get_mut(kind(event)) {
@@ -411,9 +417,23 @@ impl Builder {
             Event::Exited { status, .. } => stream.end = End::Exited { status },
             Event::Killed { signo, .. } => stream.end = End::Killed { signal: signo },
             Event::Time(time) => stream.ended_ns = stream.ended_ns.max(time),
-            Event::Note(text) => self.note(text),
+            Event::Note(text) => {
+                if let Some(waiters) = deadlock::of_note(text) {
+                    self.deadlock(&waiters);
+                }
+                self.note(text);
+            }
+            Event::Deadlock(ref waiters) => {
+                self.deadlock(waiters);
+                self.note(&format!("deadlock: {}", deadlock::text(waiters)));
+            }
             _ => {}
         }
+    }
+
+    fn deadlock(&mut self, waiters: &[Waiter]) {
+        let first = &mut self.summary.deadlock;
+        first.get_or_insert_with(|| deadlock::text(waiters));
     }
 
     fn note(&mut self, text: &str) {
@@ -491,6 +511,7 @@ impl Builder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::{Call, Place};
     use crate::testing::Scratch;
 
     fn start(pid: i32, origin: Origin) -> Start {

@@ -1,6 +1,7 @@
 //! Every kind of record, to bytes and back.
 
 use clew_recording::codec::{Decoder, Encoder};
+use clew_recording::deadlock::{Awaited, Waiter};
 use clew_recording::event::*;
 use proptest::prelude::*;
 
@@ -57,6 +58,15 @@ fn bytes(most: usize) -> impl Strategy<Value = Vec<u8>> {
         9 => prop::collection::vec(any::<u8>(), 0..300.min(most)),
         1 => prop::collection::vec(any::<u8>(), 0..=most),
     ]
+}
+
+fn waiter() -> impl Strategy<Value = Waiter> {
+    let waits = prop_oneof![
+        (number(), any::<i32>()).prop_map(|(addr, owner)| Awaited::Lock { addr, owner }),
+        any::<i32>().prop_map(|tid| Awaited::End { tid }),
+        number().prop_map(|addr| Awaited::Wake { addr }),
+    ];
+    (any::<i32>(), waits).prop_map(|(tid, waits)| Waiter { tid, waits })
 }
 
 fn call() -> impl Strategy<Value = Call> {
@@ -127,6 +137,7 @@ fn event() -> impl Strategy<Value = Event<'static>> {
         (place(), any::<u32>()).prop_map(|(place, to)| Event::Switched { place, to }),
         any::<(u32, i32)>().prop_map(|(thread, tid)| Event::NewThread { thread, tid }),
         any::<u32>().prop_map(|thread| Event::EndedThread { thread }),
+        prop::collection::vec(waiter(), 0..5).prop_map(Event::Deadlock),
         any::<(u64, u32, i32)>().prop_map(|(ticks, stream, pid)| Event::Forked {
             ticks,
             stream,

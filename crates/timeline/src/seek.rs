@@ -285,9 +285,9 @@ impl Timeline {
     }
 
     fn progress(&self, at: &At) {
-        if let Some(end) = &self.end {
-            self.pool
-                .set_progress(at.work as f64 / end.work.max(1) as f64);
+        let whole = self.end.as_ref().map_or(self.expected, |end| end.work);
+        if whole > 0 {
+            self.pool.set_progress(at.work as f64 / whole as f64);
         }
     }
 

@@ -8,10 +8,10 @@ use clew_engine::replay::worker::protocol::{Goal, Stopped, Take, Why};
 use clew_recording::event::{Place, ThreadId};
 
 use crate::seek::{goal_of, position_of};
-use crate::story::Deed;
 use crate::timeline::Timeline;
 use crate::worker::Worker;
 use crate::{Direction, Error, Events, Position, Reason, Result, Stop};
+use clew_recording::event::Deed;
 
 /// So many ticks' lengths are remembered.
 const MOST_LENGTHS: usize = 4096;

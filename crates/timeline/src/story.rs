@@ -3,27 +3,10 @@
 //!
 //! Read on as far as somebody asks, and kept: eight bytes for each event.
 
-use clew_recording::event::{End, Event, Place, Record, ThreadId};
+use clew_recording::event::{Deed, Event, Place, Record, ThreadId};
 use clew_recording::reader::StreamReader;
 
 use crate::{Error, Position, Result};
-
-/// What an event is to the thread that runs there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
-    /// It did something, or something was done to it: a call, a signal.
-    Whole = 0,
-    /// A call that waits: done when it is resumed.
-    Begun = 1,
-    /// The call that waited is over.
-    Finished = 2,
-    /// Another thread goes on.
-    Switch = 3,
-    /// Others are told of: new and ended threads, a fork; or it stands before the same instruction still.
-    None = 4,
-    /// Happens together with the event before it: nobody ever stands in between.
-    Silent = 5,
-}
 
 const TICKS: u32 = 44;
 const STEPS: u32 = 16;
@@ -105,7 +88,7 @@ impl Story {
                 return;
             }
         };
-        let (deed, place) = of_event(event);
+        let (deed, place) = event.lies();
         if let Event::Switched { to, .. } = event {
             self.turns.push(Turn {
                 from: number,
@@ -219,29 +202,6 @@ impl Story {
             ticks: left,
             steps: 0,
         })
-    }
-}
-
-pub(crate) fn of_event(event: &Event) -> (Deed, Place) {
-    let at = |ticks: u64| Place { ticks, steps: 0 };
-    match event {
-        Event::Started(_) => (Deed::None, Place::default()),
-        Event::Call(call) => match call.end {
-            End::Waits => (Deed::Begun, at(call.ticks)),
-            _ => (Deed::Whole, at(call.ticks)),
-        },
-        Event::Resumed { .. } => (Deed::Finished, Place::default()),
-        Event::Instruction { ticks, .. } => (Deed::Whole, at(*ticks)),
-        Event::Signal { place, .. } => (Deed::Whole, *place),
-        Event::Switched { place, .. } => (Deed::Switch, *place),
-        Event::NewThread { .. } | Event::EndedThread { .. } => (Deed::None, Place::default()),
-        Event::Shared { ticks, .. } | Event::Forked { ticks, .. } | Event::Exec { ticks } => {
-            (Deed::None, at(*ticks))
-        }
-        Event::Exited { ticks, .. } => (Deed::Whole, at(*ticks)),
-        Event::Killed { place, .. } => (Deed::Whole, *place),
-        Event::Check { place, .. } => (Deed::Silent, *place),
-        Event::Values(_) | Event::Time(_) | Event::Note(_) => (Deed::Silent, Place::default()),
     }
 }
 

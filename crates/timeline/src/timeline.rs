@@ -34,6 +34,8 @@ pub struct Timeline {
     pub(crate) start: At,
     /// The last place, once it was reached.
     pub(crate) end: Option<At>,
+    /// How much work the whole is thought to be, as long as nobody has been at the end.
+    pub(crate) expected: u64,
     /// Where the replay diverges, once somebody came there.
     pub(crate) divergence: Option<Box<Diverged>>,
     pub(crate) stops: Stops,
@@ -121,6 +123,7 @@ impl Timeline {
             at,
             start: at,
             end: None,
+            expected: 0,
             divergence: None,
             stops: Stops::default(),
             stops_id: 0,
@@ -244,6 +247,11 @@ impl Timeline {
             Reply::Listing(text) => Ok(text),
             other => Err(unexpected(other)),
         }
+    }
+
+    /// How much work the stream is, as far as its summary tells: what progress is measured by until the end is known.
+    pub fn expect_work(&mut self, work: u64) {
+        self.expected = work;
     }
 
     /// Asked now and then during long work: `true` interrupts it. Also told how far it has come, 0..=1.

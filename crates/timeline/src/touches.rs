@@ -17,7 +17,6 @@ use clew_recording::script::Point;
 use serde::de::DeserializeOwned;
 
 use crate::pool::Buffer;
-use crate::story::of_event;
 use crate::worker::{Worker, unexpected};
 use crate::{Error, Position, Result, Timeline};
 
@@ -193,7 +192,7 @@ impl Lives {
             let record = self.reader.next_in_place();
             match record.map_err(|error| Error::Refused(error.to_string()))? {
                 Some(Record::Event(event)) => {
-                    let (_, place) = of_event(event);
+                    let (_, place) = event.lies();
                     let life = self.lives.entry(self.current).or_default();
                     life.ticks = life.ticks.saturating_add(place.ticks);
                     if place.ticks > 0 {

@@ -21,6 +21,12 @@ pub fn trials() -> Vec<Trial> {
             }));
         }
     }
+    for full in ["stop", "continue"] {
+        let title = format!("full/said once/{full}");
+        trials.push(Trial::test(title.clone(), move || {
+            said_once(&Place::new(&title), full)
+        }));
+    }
     trials.push(Trial::test("cut", || cut(&Place::new("cut"))));
     trials.push(Trial::test("memory", || memory(&Place::new("memory"))));
     trials
@@ -30,8 +36,12 @@ pub fn trials() -> Vec<Trial> {
 const WORK: &str = "i=0; while [ $i -lt 50 ]; do echo line $i; head -c 40000 /dev/urandom | cksum >/dev/null; \
                     i=$((i+1)); done; echo end";
 
-/// On a small tmpfs in a mount namespace of its own.
-fn full_disk(place: &Place, full: &str, size: &str) -> Result<(), Failed> {
+/// Eight processes that write at once.
+const CROWD: &str =
+    "for i in 1 2 3 4; do head -c 2000000 /dev/urandom | cksum >/dev/null & done; wait; echo end";
+
+/// Records a shell's work on a small tmpfs in a mount namespace of its own, and replays it; whether that can be done here.
+fn on_small_disk(place: &Place, full: &str, size: &str, work: &str) -> Result<bool, Failed> {
     let disk = place.dir.join("disk");
     fs::create_dir_all(&disk)?;
     let script = format!(
@@ -45,12 +55,29 @@ fn full_disk(place: &Place, full: &str, size: &str) -> Result<(), Failed> {
         .args([namespace, "sh", "-c", &script])
         .current_dir(&place.dir)
         .env("CLEW", clew::path())
-        .env("WORK", WORK)
+        .env("WORK", work)
         .stdin(Stdio::null())
         .output()?;
-    if made.status.code() == Some(99) || !place.dir.join("status").exists() {
+    let is_made = made.status.code() != Some(99) && place.dir.join("status").exists();
+    if !is_made {
         let why = String::from_utf8_lossy(&made.stderr);
         eprintln!("NOT TESTED: no small disk can be mounted here: {why}");
+    }
+    Ok(is_made)
+}
+
+/// However many processes meet the end of the disk, one says so.
+fn said_once(place: &Place, full: &str) -> Result<(), Failed> {
+    if !on_small_disk(place, full, "1m", CROWD)? {
+        return Ok(());
+    }
+    let said = fs::read_to_string(place.dir.join("said"))?;
+    let times = said.matches("no space is left").count();
+    require(times == 1, || format!("{times} times: {said}"))
+}
+
+fn full_disk(place: &Place, full: &str, size: &str) -> Result<(), Failed> {
+    if !on_small_disk(place, full, size, WORK)? {
         return Ok(());
     }
     let read = |name: &str| fs::read_to_string(place.dir.join(name)).unwrap_or_default();

@@ -1,5 +1,6 @@
 //! What a recording can't have fails with a word, on stderr and in the recording, and the recording replays.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -45,6 +46,64 @@ const CASES: &[(&str, &str)] = &[
 ];
 
 pub fn trials() -> Vec<Trial> {
+    let mut trials = vec![
+        Trial::test("refused/privileges", || {
+            privileges(&Place::new("privileges"))
+        }),
+        Trial::test("refused/no such event", || {
+            no_such_event(&Place::new("no such event"))
+        }),
+    ];
+    trials.extend(cases());
+    trials
+}
+
+/// A set-user-ID program runs without its privileges, however it is started, and clew says so.
+fn privileges(place: &Place) -> Result<(), Failed> {
+    let program = place.dir.join("privileged");
+    std::fs::copy("/bin/true", &program)?;
+    let somebody = Some(65534);
+    if std::os::unix::fs::chown(&program, somebody, None).is_err() {
+        eprintln!("NOT TESTED: files can't be given to somebody else here");
+        return Ok(());
+    }
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755))?;
+    let says = "privileged runs without its set-user-ID or set-group-ID privileges under clew";
+    for (n, args) in [&["./privileged"][..], &["sh", "-c", "./privileged; exit 0"]]
+        .into_iter()
+        .enumerate()
+    {
+        let recorded = place.record(&format!("r{n}"), args)?;
+        let stderr = String::from_utf8_lossy(&recorded.stderr);
+        let times = stderr.matches(says).count();
+        require(times == 1, || {
+            format!("{args:?}: said {times} times: {stderr}")
+        })?;
+        let ran = place.clew(&[&["run"][..], args].concat());
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        require(stderr.contains(says), || format!("{args:?}: {stderr}"))?;
+    }
+    Ok(())
+}
+
+/// Asked to stop where the program never comes, a replay goes to the end and says so.
+fn no_such_event(place: &Place) -> Result<(), Failed> {
+    place.record("r", &["sh", "-c", "echo done; exit 0"])?;
+    let replay = place.clew(&["replay", "r", "--to", "9999999"]);
+    let stderr = String::from_utf8_lossy(&replay.stderr);
+    require(
+        code(&replay) == Some(0) && replay.stdout == b"done\n",
+        || replay.printed(),
+    )?;
+    require(stderr.contains("no event 9999999"), || replay.printed())?;
+    // One that is there is reached without a word.
+    let replay = place.clew(&["replay", "r", "--to", "5"]);
+    require(code(&replay) == Some(0) && replay.stderr.is_empty(), || {
+        replay.printed()
+    })
+}
+
+fn cases() -> Vec<Trial> {
     CASES
         .iter()
         .map(|&(case, says)| {

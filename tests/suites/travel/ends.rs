@@ -18,6 +18,7 @@ pub fn trials() -> Vec<Trial> {
             ("kill and detach", kill_and_detach),
             ("interrupted in a long search", interrupted),
             ("interrupted on a terminal", on_a_terminal),
+            ("interrupted while it attaches", attaching),
             ("the terminal is gone", terminal_gone),
             ("clew is killed", clew_killed),
             ("clew is killed in a search", killed_in_a_search),
@@ -161,6 +162,32 @@ fn on_a_terminal(test: &str) -> Result<(), Failed> {
     terminal.expect("(gdb) ")?;
     terminal.send("print total > 0\n")?;
     terminal.expect("= 1")?;
+    terminal.send("quit\n")?;
+    let status = terminal.finish()?;
+    require(status.success(), || format!("{status}"))
+}
+
+/// The way to the end is long: how long is shown, and Ctrl-C leaves gdb connected.
+fn attaching(test: &str) -> Result<(), Failed> {
+    let place = Place::guest_with(test, "cond.c", None, &["1500000000"])?;
+    let job = place.debug(
+        &["--at", "end"],
+        &["-ex", "set confirm off", "-ex", "set style enabled off"],
+    );
+    let mut terminal = Terminal::start(&job);
+    terminal.expect("clew: replaying: ")?;
+    terminal.expect(" left")?;
+    terminal.insist("\x03", "clew: interrupted")?;
+    terminal.expect("(gdb) ")?;
+    terminal.send("clew when\n")?;
+    terminal.expect("  thread ")?;
+    terminal.send("break called if n == 5\n")?;
+    terminal.expect("(gdb) ")?;
+    terminal.send("continue\n")?;
+    terminal.expect("Breakpoint 1, called")?;
+    terminal.expect("(gdb) ")?;
+    terminal.send("print n\n")?;
+    terminal.expect("= 5")?;
     terminal.send("quit\n")?;
     let status = terminal.finish()?;
     require(status.success(), || format!("{status}"))

@@ -11,6 +11,7 @@ pub fn trials() -> Vec<Trial> {
         &[
             ("catch syscall by name", by_name),
             ("catch every syscall", every_syscall),
+            ("catch calls that don't return", without_return),
             ("catch signal", catch_signal),
             ("signals stop", signals_stop),
             ("signals that are handled quietly", quiet),
@@ -72,7 +73,54 @@ fn every_syscall(test: &str) -> Result<(), Failed> {
     }
     let mut back = all_stops(&mut mi, BACK, names)?;
     back.reverse();
-    same("calls", forth, back)
+    // It stands where the program ends already.
+    let (last, before) = forth.split_last().ok_or("no calls")?;
+    same("last", last.as_str(), "exit_group")?;
+    same("calls", before, &back)
+}
+
+/// Calls that the log has other events for: forks, what makes way for another program, what ends it.
+fn without_return(test: &str) -> Result<(), Failed> {
+    let place = Place::guest(test, "family.c")?;
+    let look = |_: &mut clew_tests::mi::Mi, stop: &Stop| {
+        let (name, what) = call(stop);
+        Ok((name, what, stop.function()))
+    };
+    let names = |stops: &[(String, String, String)]| -> Vec<String> {
+        let stops = stops.iter().filter(|stop| stop.1 != "fork");
+        stops.map(|stop| format!("{} {}", stop.0, stop.1)).collect()
+    };
+    let mut mi = place.mi()?;
+    mi.command("catch syscall clone vfork exit_group")?;
+    let forth = all_stops(&mut mi, FORTH, look)?;
+    let mut seen = names(&forth);
+    // The child of the vfork, which lives in its parent's memory, ends too.
+    seen.retain(|what| !what.starts_with("exit_group return"));
+    let expected = [
+        "clone entry",
+        "clone return",
+        "clone entry",
+        "clone return",
+        "vfork entry",
+        "exit_group entry",
+        "vfork return",
+        "exit_group entry",
+    ];
+    same("forwards", seen, expected.map(String::from).to_vec())?;
+    let mut back = names(&all_stops(&mut mi, BACK, look)?);
+    back.reverse();
+    // It stands at the last one already.
+    let before: Vec<String> = names(&forth)[..back.len()].to_vec();
+    same("backwards", back, before)?;
+
+    let pids = super::files::pids(&place)?;
+    let pid = pids.get(2).ok_or("no second child")?.to_string();
+    let mut mi = place.mi_with(&["--pid", &pid, "--exec", "1", "--at", "start"])?;
+    mi.command("catch syscall execve")?;
+    let stop = mi.go(FORTH)?;
+    same("exec", call(&stop), ("execve".into(), "entry".into()))?;
+    same("there", mi.number("value")?, 77)?;
+    require(place::is_end(&mi.go(FORTH)?), || mi.failure("not the end"))
 }
 
 /// Signal and handler's work so far, at each stop for a signal.

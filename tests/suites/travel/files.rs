@@ -17,6 +17,8 @@ pub fn trials() -> Vec<Trial> {
             ("stripped", stripped),
             ("static", linked_statically),
             ("separate debug file", separate),
+            ("by a link's name", by_a_link),
+            ("a script's interpreter", interpreter),
             ("deleted afterwards", deleted),
             ("rebuilt afterwards", rebuilt),
             ("choose the process", choose),
@@ -104,6 +106,32 @@ fn linked_statically(test: &str) -> Result<(), Failed> {
         Ok((stop.function(), mi.print("*(int *)$rdi")?))
     })?;
     require(seen.len() > 4, || format!("{seen:?}"))
+}
+
+/// A program has the name that it was started by, and its symbols.
+fn by_a_link(test: &str) -> Result<(), Failed> {
+    let original = Place::guest(test, "steps.c")?;
+    let mut job = original.job.clone();
+    drop(original);
+    let dir = PathBuf::from(format!("{}.program", job.dir.display()));
+    clew_tests::scratch::empty(&dir);
+    let link = dir.join("alias");
+    std::os::unix::fs::symlink(&job.program, &link)?;
+    job.program = link.clone();
+    let place = Place::record(job, None, &Ending::Exit(0), &[])?;
+    let told = place.batch("info inferiors\nbreak add\ncontinue\nprint calls")?;
+    has(&told, &[&text_of(&link), "Breakpoint 1, add", "$1 = 0"])
+}
+
+/// Not the script: that is no program.
+fn interpreter(test: &str) -> Result<(), Failed> {
+    let dir = clew_tests::scratch::fresh(test);
+    let script = PathBuf::from(format!("{}.sh", dir.display()));
+    fs::write(&script, "#!/bin/sh\nexit 0\n")?;
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+    let job = clew_tests::run::Job::new(&script, dir);
+    let place = Place::record(job, None, &Ending::Exit(0), &[])?;
+    has(&place.batch("info inferiors")?, &["root/bin/sh"])
 }
 
 /// By build-id, as distributions ship debug information, in gdb; by `.gnu_debuglink` for `clew watch`.

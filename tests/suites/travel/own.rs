@@ -19,6 +19,10 @@ pub fn trials() -> Vec<Trial> {
             ("last of a local", last_of_a_local),
             ("watch-transition", watch_transition),
             ("help and completion", help),
+            ("traced commands", traced),
+            ("checkpoints are bookmarks", checkpoints),
+            ("record is refused", record),
+            ("errors are gdb's", errors),
         ],
     )
 }
@@ -147,7 +151,10 @@ fn threads(test: &str) -> Result<(), Failed> {
     let mut mi = place.mi()?;
     mi.command("-break-insert -t -c \"turn == 14\" count")?;
     mi.go(FORTH)?;
-    has(&mi.console("clew threads")?, &["alpha", "beta", "gamma"])
+    let threads = mi.console("clew threads")?;
+    has(&threads, &["alpha", "beta", "gamma"])?;
+    // What they wait in has a name.
+    has(&threads, &["waits in futex"])
 }
 
 /// To the last change of a value.
@@ -228,4 +235,65 @@ fn help(test: &str) -> Result<(), Failed> {
     has(&complete, &["clew bookmark", "clew bookmarks"])?;
     mi.command("clew bookmark somewhere")?;
     has(&mi.console("complete clew seek some")?, &["somewhere"])
+}
+
+/// `set trace-commands on` puts lines of gdb's among the answers.
+fn traced(test: &str) -> Result<(), Failed> {
+    let place = Place::guest(test, "steps.c")?;
+    let told = place.batch(
+        "set trace-commands on\nclew seek end\nclew bookmark here\nclew when\nclew last calls\nprint calls",
+    )?;
+    has(&told, &["+clew seek end", "exit with status 0", "$1 = 4"])
+}
+
+fn checkpoints(test: &str) -> Result<(), Failed> {
+    let place = Place::guest(test, "steps.c")?;
+    let mut mi = place.mi()?;
+    has(&mi.console("info checkpoints")?, &["No checkpoints"])?;
+    mi.command("-break-insert add")?;
+    mi.go(FORTH)?;
+    let first = when(&mut mi)?;
+    has(
+        &mi.console("checkpoint")?,
+        &["Checkpoint 1", &first.to_string()],
+    )?;
+    mi.go(FORTH)?;
+    let second = when(&mut mi)?;
+    mi.command("checkpoint")?;
+    mi.does("restart 1")?;
+    same("first", when(&mut mi)?, first)?;
+    mi.does("restart 2")?;
+    same("second", when(&mut mi)?, second)?;
+    has(&mi.console("info checkpoints")?, &["1 ", "2 "])?;
+    mi.command("delete checkpoint 1")?;
+    has(&mi.refused("restart 1")?, &["no checkpoint 1"])?;
+    has(&mi.refused("restart")?, &["checkpoint"])
+}
+
+fn record(test: &str) -> Result<(), Failed> {
+    let place = Place::guest(test, "steps.c")?;
+    let mut mi = place.mi()?;
+    for command in ["record", "record full", "record btrace", "info record"] {
+        has(&mi.refused(command)?, &["recorded already"])?;
+    }
+    // Nothing has changed by it.
+    mi.command("-break-insert add")?;
+    same("there", mi.go(FORTH)?.function(), "add".into())
+}
+
+fn errors(test: &str) -> Result<(), Failed> {
+    let place = Place::guest(test, "steps.c")?;
+    let told = place.batch_with(
+        &["--at", "end"],
+        "python\nfor line in ('clew last no_such', 'clew last 1 +', 'clew seek nowhere', 'clew events x'):\n  \
+         try: gdb.execute(line)\n  except gdb.error as error: print('told: %s' % error)\nend",
+    )?;
+    has(
+        &told,
+        &["told: No symbol", "told: ", "told: \"nowhere\"", "told: "],
+    )?;
+    let place = Place::guest(test, "steps.c")?;
+    let told = place.batch("clew last no_such")?;
+    has(&told, &["No symbol \"no_such\" in current context."])?;
+    require(!told.contains("Python"), || told.clone())
 }

@@ -21,6 +21,7 @@ pub fn trials() -> Vec<Trial> {
             ("finish", finish),
             ("reverse-finish", reverse_finish),
             ("counts", counts),
+            ("back over lazy binding", lazy),
         ],
     )
 }
@@ -349,4 +350,30 @@ fn counts(test: &str) -> Result<(), Failed> {
     same("forth", mi.print("$pc")?, states[36].clone())?;
     mi.go("reverse-stepi 20")?;
     same("back", mi.print("$pc")?, states[16].clone())
+}
+
+/// Backwards over calls that the loader binds: through the functions, never through the loader.
+fn lazy(test: &str) -> Result<(), Failed> {
+    let place = Place::guest(test, "lazy.c")?;
+    for command in ["-exec-step --reverse", "-exec-next --reverse"] {
+        let mut mi = place.mi()?;
+        mi.command(&format!("-break-insert -t lazy.c:{}", place.line("last")))?;
+        mi.go(FORTH)?;
+        let first = place.line("first");
+        let mut seen = Vec::new();
+        loop {
+            let stop = mi.go(command)?;
+            let (function, line) = (stop.function(), stop.line());
+            if function == "main" && line == first {
+                break;
+            }
+            let object = mi.console("info symbol $pc")?;
+            let strange = function.starts_with("_dl") || object.contains("ld-linux");
+            require(!strange && !is_end(&stop) && seen.len() < 1000, || {
+                mi.failure(&format!("{command}: in {function} after {seen:?}"))
+            })?;
+            seen.push(function);
+        }
+    }
+    Ok(())
 }

@@ -8,9 +8,10 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::arguments::Info;
-use super::{dump::names, end_style, end_text, find, name};
+use super::{end_style, end_text, find, name};
 use crate::machine;
 use crate::text::{self, Style};
+use clew_calls::names;
 use clew_recording::event::StreamId;
 use clew_recording::log;
 use clew_recording::meta::Meta;

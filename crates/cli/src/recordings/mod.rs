@@ -16,8 +16,11 @@ use std::ffi::{CStr, OsStr};
 use std::path::{Path, PathBuf};
 
 use crate::{text, variables};
+use clew_engine::replay::tree;
+use clew_recording::event::StreamId;
 use clew_recording::folder::{FolderError, Recordings};
-use clew_recording::summary::End;
+use clew_recording::reader::Recording;
+use clew_recording::summary::{self, End};
 
 /// The folder of this user's recordings.
 pub fn place(envp: &[&CStr]) -> Result<Recordings, FolderError> {
@@ -33,6 +36,12 @@ pub fn find(envp: &[&CStr], word: Option<&OsStr>) -> Result<PathBuf, FolderError
     }
 }
 
+/// The same, by its whole name only.
+pub fn find_exactly(envp: &[&CStr], word: &OsStr) -> Result<PathBuf, FolderError> {
+    let place = place(envp).unwrap_or_else(|_| Recordings::at(Path::new(".")));
+    place.resolve_exactly(Some(word))
+}
+
 /// The name that a recording's folder has.
 pub fn name(folder: &Path) -> String {
     folder
@@ -42,11 +51,19 @@ pub fn name(folder: &Path) -> String {
         .into_owned()
 }
 
+/// How much work a stream is, by what is known of it; 0 if nothing is.
+pub fn work(recording: &Recording, stream: StreamId) -> u64 {
+    let summary = summary::of(recording.folder());
+    let streams = summary.map(|summary| summary.streams).unwrap_or_default();
+    let found = streams.iter().find(|one| one.id == stream);
+    found.map_or(0, |one| tree::work(one.ticks, one.events))
+}
+
 /// How a process ended, in a few words.
 pub fn end_text(end: &End) -> String {
     match *end {
         End::Exited { status } => format!("exit {status}"),
-        End::Killed { signal } => dump::names::signal(signal),
+        End::Killed { signal } => clew_calls::names::signal(signal),
         End::Exec => "exec".into(),
         End::CutOff => "cut off".into(),
         End::Recording => "recording".into(),

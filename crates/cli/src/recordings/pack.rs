@@ -1,19 +1,19 @@
 //! `clew pack` and `clew unpack`: one portable file, and back.
 
 use std::ffi::CStr;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::time::{Duration, Instant};
 
 use super::arguments::{Pack, Unpack};
 use super::strip::{self, Stripped};
 use super::{find, name, place};
 use crate::outcome;
+use crate::progress::Progress;
 use crate::text;
 use clew_recording::folder::{self, PACKED};
+use clew_recording::landings;
 use clew_recording::pack::{self, Allowed, PackError};
-use clew_recording::summary::is_being_written;
+use clew_recording::summary::{self, is_being_written};
 
 pub fn pack(line: &Pack, envp: &[&CStr]) -> i32 {
     let folder = match find(envp, line.recording.as_deref()) {
@@ -47,18 +47,20 @@ pub fn pack(line: &Pack, envp: &[&CStr]) -> i32 {
         .as_ref()
         .map_or(folder.as_path(), |stripped| stripped.folder());
     let before = pack::size(folder).bytes;
-    let mut progress = Progress::new("packing", &name);
-    match pack::pack(folder, &file, &mut |done, total| {
-        progress.go_on(done, total)
-    }) {
+    take_signals();
+    let mut progress = Progress::new(&format!("packing {name}"));
+    let packed = pack::pack(folder, &file, &mut |done, total| {
+        go_on(&mut progress, done, total)
+    });
+    drop(progress);
+    match packed {
         Ok(bytes) => {
-            progress.clear();
             let (file, size, before) = (file.display(), text::size(bytes), text::size(before));
             text::print(&format!("packed: {file}, {size} ({before} unpacked)\n"));
             eprintln!("clew: {}", text::plain(&contents(stripped.as_ref())));
             0
         }
-        Err(error) => failed(&error, &progress),
+        Err(error) => failed(&error),
     }
 }
 
@@ -96,22 +98,29 @@ pub fn unpack(line: &Unpack, envp: &[&CStr]) -> i32 {
     if let Err(error) = all.make() {
         return text::failed(&error);
     }
-    let mut progress = Progress::new("unpacking", &name);
-    let mut go_on = |done, total| progress.go_on(done, total);
+    take_signals();
+    let mut progress = Progress::new(&format!("unpacking {name}"));
     let allowed = Allowed {
         most: line.limit,
         large: line.large,
     };
-    match pack::unpack(&line.file, &folder, allowed, &mut go_on) {
+    let unpacked = pack::unpack(&line.file, &folder, allowed, &mut |done, total| {
+        go_on(&mut progress, done, total)
+    });
+    drop(progress);
+    match unpacked {
         Ok(()) => {
-            progress.clear();
+            // What can be made again isn't packed by us, and isn't taken from strangers.
+            for name in [summary::FILE, landings::FILE] {
+                let _ = std::fs::remove_file(folder.join(name));
+            }
             // Replay and the like take the latest: it is the one that was asked for last.
             let _ = all.set_latest(&folder);
             let size = text::size(pack::size(&folder).bytes);
             text::print(&format!("unpacked: {name}, {size}\n"));
             0
         }
-        Err(error) => failed(&error, &progress),
+        Err(error) => failed(&error),
     }
 }
 
@@ -120,8 +129,7 @@ fn name_of(file: &Path) -> Result<String, PackError> {
     pack::packed_name(file).map(|meta| meta.name)
 }
 
-fn failed(error: &PackError, progress: &Progress) -> i32 {
-    progress.clear();
+fn failed(error: &PackError) -> i32 {
     if let PackError::Interrupted = error {
         outcome::die_by(STOP.load(Ordering::Relaxed));
     }
@@ -135,58 +143,26 @@ extern "C" fn stop(signo: i32) {
     STOP.store(signo, Ordering::Relaxed);
 }
 
-/// What is done, on a terminal after a second; and whether to go on, so that an interrupted pack leaves
-/// nothing behind.
-struct Progress {
-    what: &'static str,
-    name: String,
-    began: Instant,
-    shown: Option<Instant>,
-    on_terminal: bool,
-}
-
-impl Progress {
-    fn new(what: &'static str, name: &str) -> Progress {
-        for signo in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-            // SAFETY: the handler only stores to an atomic. One that is ignored stays so (nohup).
-            unsafe {
-                let handler = stop as extern "C" fn(i32) as libc::sighandler_t;
-                if libc::signal(signo, handler) == libc::SIG_IGN {
-                    libc::signal(signo, libc::SIG_IGN);
-                }
+/// Takes the signals that would end this process, so that an interrupted pack leaves nothing behind.
+fn take_signals() {
+    for signo in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: the handler only stores to an atomic. One that is ignored stays so (nohup).
+        unsafe {
+            let handler = stop as extern "C" fn(i32) as libc::sighandler_t;
+            if libc::signal(signo, handler) == libc::SIG_IGN {
+                libc::signal(signo, libc::SIG_IGN);
             }
         }
-        Progress {
-            what,
-            name: text::plain(name),
-            began: Instant::now(),
-            shown: None,
-            on_terminal: std::io::stderr().is_terminal(),
-        }
     }
+}
 
-    fn go_on(&mut self, done: u64, total: u64) -> bool {
-        let due = self.on_terminal
-            && match self.shown {
-                None => self.began.elapsed() > Duration::from_secs(1),
-                Some(last) => last.elapsed() > Duration::from_millis(100),
-            };
-        if due {
-            let (what, name) = (self.what, &self.name);
-            let percent = if total > done {
-                format!(", {} %", done as u128 * 100 / u128::from(total))
-            } else {
-                String::new()
-            };
-            eprint!("\r\x1b[Kclew: {what} {name}: {}{percent}", text::size(done));
-            self.shown = Some(Instant::now());
-        }
-        STOP.load(Ordering::Relaxed) == 0
-    }
-
-    fn clear(&self) {
-        if self.shown.is_some() {
-            eprint!("\r\x1b[K");
-        }
-    }
+/// Shows what is done; whether to go on.
+fn go_on(progress: &mut Progress, done: u64, total: u64) -> bool {
+    let part = if total > done {
+        done as f64 / total as f64
+    } else {
+        0.0
+    };
+    progress.show_with(part, &text::size(done));
+    STOP.load(Ordering::Relaxed) == 0
 }

@@ -13,9 +13,9 @@ use super::arguments::Report;
 use super::{Opened, dump, find, open};
 use crate::arguments::Engine;
 use crate::divergence::Facts;
-use crate::replay::CANT_REPLAY;
+use crate::replay::{self, CANT_REPLAY};
 use crate::{machine, run, text, variables};
-use clew_engine::replay::tree::{self, Outcome, Request};
+use clew_engine::replay::tree::{Outcome, Request};
 use clew_recording::bundle::{self, Item};
 use clew_recording::meta::Meta;
 use clew_recording::reader::Recording;
@@ -65,15 +65,11 @@ pub fn report(line: &Report, envp: &[&CStr]) -> i32 {
         }
     };
     let request = Request {
-        process: None,
-        to: None,
         verify: true,
         unlocked: line.no_jail,
-        arguments: None,
-        quiet: true,
-        options,
+        ..Request::all(options)
     };
-    let outcome = match tree::replay(&recording, &request) {
+    let outcome = match replay::shown(&recording, &request, &format!("replaying {name}")) {
         Ok(outcome) => outcome,
         Err(why) => {
             text::failed(&why);

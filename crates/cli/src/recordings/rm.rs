@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 
 use super::arguments::Rm;
-use super::{find, name, place};
+use super::{find_exactly, name, place};
 use crate::text;
 use clew_recording::folder::Recordings;
 use clew_recording::summary::is_being_written;
@@ -29,7 +29,7 @@ pub fn rm(line: &Rm, envp: &[&CStr]) -> i32 {
         }
     }
     for word in &line.recordings {
-        match find(envp, Some(word)) {
+        match find_exactly(envp, word) {
             // The same one twice, by two names.
             Ok(folder) if folders.contains(&folder) => {}
             Ok(folder) => folders.push(folder),

@@ -11,8 +11,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use crate::arguments::Engine;
-use crate::{run, variables};
-use clew_engine::replay::tree::{self, Request};
+use crate::{replay, run, variables};
+use clew_engine::replay::tree::Request;
 use clew_recording::environment::{self, Variable};
 use clew_recording::log;
 use clew_recording::meta;
@@ -155,16 +155,9 @@ impl Trying<'_> {
         stripped.map_err(|error| error.to_string())?;
         let recording = Recording::open(folder).map_err(|error| error.to_string())?;
         let variable = |name: &str| variables::get(self.envp, name);
-        let request = Request {
-            process: None,
-            to: None,
-            verify: false,
-            unlocked: false,
-            arguments: None,
-            quiet: true,
-            options: run::options(&Engine::default(), &variable)?,
-        };
-        let outcome = tree::replay(&recording, &request)?;
+        let request = Request::all(run::options(&Engine::default(), &variable)?);
+        let what = format!("replaying without {}", self.variables.len() - keep.len());
+        let outcome = replay::shown(&recording, &request, &what)?;
         match (&outcome.unable[..], &outcome.lost[..]) {
             ([], []) => Ok(outcome.divergences.is_empty()),
             ([why, ..], _) => Err(why.clone()),

@@ -376,6 +376,115 @@ fn replay_refuses_what_cannot_be_replayed_here() {
 }
 
 #[test]
+fn names_may_be_short_and_mistyped() {
+    let place = Place::new("meant");
+    for name in ["crash", "server-1", "server-2"] {
+        place.recording(name, 1).simple(0);
+    }
+    assert!(place.good(&["info", "cra"]).contains("crash"));
+    let said = place.bad(1, &["info", "serv"]);
+    assert!(said.contains("could be server-1, server-2"), "{said}");
+    let said = place.bad(1, &["info", "carsh"]);
+    assert!(said.contains("did you mean crash?"), "{said}");
+    // What can't be undone takes whole names only.
+    let said = place.bad(1, &["rm", "cra"]);
+    assert!(said.contains("did you mean crash?"), "{said}");
+    assert!(place.dir().join("crash").exists());
+}
+
+#[test]
+fn events_that_are_not_there_are_told() {
+    let place = Place::new("events");
+    rich(&place);
+    let said = place.bad(2, &["dump", "rich", "--quick", "--from", "5", "--to", "2"]);
+    assert!(said.contains("--from is behind --to"), "{said}");
+    let output = place.clew(&["dump", "rich", "--quick", "--from", "999"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.stdout.is_empty() && said.contains("there is no event 999"),
+        "{said}"
+    );
+}
+
+/// Twelve megabytes of calls, in chunks of all sizes, by two threads, one of which waits at times.
+fn long(place: &Place) {
+    let mut records = Records::default()
+        .event(start(100, FIRST, 0, &["/bin/demo"]))
+        .cut()
+        .event(Event::NewThread {
+            thread: 1,
+            tid: 101,
+        });
+    let at = Place_ { ticks: 7, steps: 1 };
+    let mut noise = 1u64;
+    for n in 0..9000u64 {
+        let mut data = [0u8; 1400];
+        for byte in &mut data {
+            noise = noise.wrapping_mul(6364136223846793005).wrapping_add(1);
+            *byte = (noise >> 56) as u8;
+        }
+        let args = [3, 0x6000 + n * 8, 1400, 0, 0, 0];
+        records = records
+            .event(Event::Time(1000 * n))
+            .call(libc::SYS_read, args, End::Waits)
+            .event(Event::Switched { place: at, to: 1 })
+            .call(libc::SYS_getpid, [n, 0, 0, 0, 0, 0], End::Returned(100));
+        // Also between an event and what it changed, and while somebody waits.
+        if n % 37 == 0 || n % 400 < 3 {
+            records = records.cut();
+        }
+        records = records
+            .event(Event::Switched { place: at, to: 0 })
+            .event(Event::Resumed { result: Some(1400) });
+        if n % 41 == 0 {
+            records = records.cut();
+        }
+        records = records.memory(0x6000 + n * 8, &data);
+    }
+    let records = records.event(Event::Exited {
+        ticks: 1,
+        status: 0,
+    });
+    place.recording("long", 1).stream(1, records).finish();
+}
+
+#[test]
+fn reading_begins_in_the_midst() {
+    let place = Place::new("landings");
+    long(&place);
+    let all = place.good(&["dump", "long", "--quick"]);
+    let number = |line: &str| line.split_whitespace().next()?.parse::<u64>().ok();
+    let landings = place.dir().join("long/landings");
+    let check = || {
+        for from in [1, 20_000, 30_001, 44_444, 53_900] {
+            let to = from + 30;
+            let (first, last) = (from.to_string(), to.to_string());
+            let part = place.good(&["dump", "long", "--quick", "--from", &first, "--to", &last]);
+            let within = |line: &&str| number(line).is_some_and(|n| (from..=to).contains(&n));
+            let expected: Vec<&str> = all.lines().filter(within).collect();
+            assert!(expected.len() > 15, "{expected:?}");
+            assert_eq!(part.lines().collect::<Vec<_>>(), expected, "from {from}");
+        }
+    };
+    check();
+    let kept = fs::read(&landings).unwrap();
+    assert!(kept.len() > 1000, "{}", kept.len());
+    check();
+    // Damaged, or of another log: as if it weren't there.
+    let mut damaged = kept.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    fs::write(&landings, &damaged).unwrap();
+    check();
+    assert_eq!(fs::read(&landings).unwrap(), kept);
+    fs::write(&landings, &kept[..40]).unwrap();
+    check();
+    // It isn't part of what is given away.
+    place.good(&["pack", "long", "-o", "long.clew"]);
+    place.good(&["unpack", "long.clew", "-n", "other"]);
+    assert!(!place.dir().join("other/landings").exists());
+}
+
+#[test]
 fn bad_command_lines_are_told() {
     let place = Place::new("usage");
     for args in [

@@ -71,6 +71,8 @@ pub struct Builder {
 pub struct Records {
     encoder: Encoder,
     bytes: Vec<u8>,
+    /// Where chunks end, beside the last.
+    cuts: Vec<usize>,
 }
 
 impl Records {
@@ -78,6 +80,12 @@ impl Records {
         let mut room = vec![0; LONGEST_RECORD];
         let len = self.encoder.event(&event, &mut room);
         self.bytes.extend_from_slice(&room[..len]);
+        self
+    }
+
+    /// A chunk ends here.
+    pub fn cut(mut self) -> Records {
+        self.cuts.push(self.bytes.len());
         self
     }
 
@@ -121,6 +129,7 @@ impl Builder {
         let meta = Meta {
             format: meta::FORMAT,
             clock: meta::CLOCK,
+            capture: meta::EXACT.into(),
             clew: "0.1.0".into(),
             name: folder.file_name().unwrap().to_str().unwrap().into(),
             program: "/bin/demo".into(),
@@ -151,8 +160,15 @@ impl Builder {
     }
 
     pub fn stream(mut self, id: StreamId, records: Records) -> Builder {
-        let chunk = self.packer.pack(Kind::Records, id, &records.bytes, &[]);
-        self.log.extend_from_slice(chunk);
+        let mut history = Vec::new();
+        let mut from = 0;
+        for to in records.cuts.into_iter().chain([records.bytes.len()]) {
+            let piece = &records.bytes[from..to];
+            let chunk = self.packer.pack(Kind::Records, id, piece, &history);
+            self.log.extend_from_slice(chunk);
+            log::remember(&mut history, piece);
+            from = to;
+        }
         let chunk = self
             .packer
             .pack(Kind::StreamEnd(StreamEnd::Ended), id, &[], &[]);

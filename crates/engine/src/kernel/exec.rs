@@ -174,7 +174,7 @@ fn keep_open(fd: i32) -> Result<i32, i32> {
 }
 
 /// Tells about a program that would natively run with other privileges.
-fn warn_privileged(found: &Resolved) {
+pub fn warn_privileged(found: &Resolved) {
     let Ok(meta) = found.exe.path.metadata() else {
         return;
     };

@@ -1,41 +1,24 @@
 //! Memory: the guest's own map decides, see [`crate::memory`].
 
-use super::table::{Arg::*, Args, Call, Len::*, call};
+use super::table::{Args, Handler};
 use super::{Outcome, pokes, stop};
 use crate::executor::Executor;
 use crate::memory::{Answer, MapError};
 use crate::sys::err;
 
-pub const CALLS: &[Call] = &[
-    call(9, "mmap", &[Addr, Int, Hex, Hex, Fd, Int]).by(mmap),
-    call(10, "mprotect", &[Addr, Int, Hex]).by(mprotect),
-    call(11, "munmap", &[Addr, Int]).by(munmap),
-    call(12, "brk", &[Addr]).by(brk),
-    call(25, "mremap", &[Addr, Int, Int, Hex, Addr]).by(mremap),
-    call(26, "msync", &[Addr, Int, Hex]),
-    call(27, "mincore", &[Addr, Int, OutAlways(Pages(1))]),
-    call(28, "madvise", &[Addr, Int, Int]).by(madvise),
-    call(29, "shmget", &[Hex, Int, Hex]),
-    call(30, "shmat", &[Int, Addr, Hex]).by(shmat),
-    call(31, "shmctl", &[Int, Int, By(1)]),
-    call(67, "shmdt", &[Addr]).by(shmdt),
-    call(149, "mlock", &[Addr, Int]),
-    call(150, "munlock", &[Addr, Int]),
-    call(151, "mlockall", &[Hex]).by(mlockall),
-    call(152, "munlockall", &[]),
-    call(
-        310,
-        "process_vm_readv",
-        &[Int, IovOut(2), Int, Addr, Int, Hex],
-    ),
-    call(
-        311,
-        "process_vm_writev",
-        &[Int, IovIn(2), Int, By(0), Int, Hex],
-    )
-    .by(pokes::process_vm_writev),
-    call(325, "mlock2", &[Addr, Int, Hex]),
-    call(329, "pkey_mprotect", &[Addr, Int, Hex, Int]).by(pkey_mprotect),
+/// The functions for calls of this group that the engine answers.
+pub const HANDLERS: &[(i64, Handler)] = &[
+    (libc::SYS_mmap, mmap),
+    (libc::SYS_mprotect, mprotect),
+    (libc::SYS_munmap, munmap),
+    (libc::SYS_brk, brk),
+    (libc::SYS_mremap, mremap),
+    (libc::SYS_madvise, madvise),
+    (libc::SYS_shmat, shmat),
+    (libc::SYS_shmdt, shmdt),
+    (libc::SYS_mlockall, mlockall),
+    (libc::SYS_process_vm_writev, pokes::process_vm_writev),
+    (libc::SYS_pkey_mprotect, pkey_mprotect),
 ];
 
 /// The memory's answer; stops if the guest reaches for the engine's own.

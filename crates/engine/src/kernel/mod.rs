@@ -32,9 +32,7 @@ mod refused;
 mod requests;
 mod seccomp;
 mod signals;
-mod sockets;
 mod threads;
-mod time;
 mod waits;
 mod window;
 
@@ -119,7 +117,6 @@ pub fn dispatch(ex: &mut Executor) -> Outcome {
     }
     match call.answer {
         Answer::Pass => pass(ex, call, &args),
-        Answer::Engine(handler) => handler(ex, args),
         Answer::Refuse(errno) => Outcome::Return(err(errno)),
         Answer::RefuseAloud(errno) => {
             ex.say(format!(
@@ -128,6 +125,10 @@ pub fn dispatch(ex: &mut Executor) -> Outcome {
             ));
             Outcome::Return(err(errno))
         }
+        Answer::Engine => match table::handler(call) {
+            Some(handler) => handler(ex, args),
+            None => unknown(ex, nr),
+        },
         Answer::Unknown => unknown(ex, nr),
     }
 }

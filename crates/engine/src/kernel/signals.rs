@@ -1,97 +1,22 @@
 //! Signals: all that concerns dispositions, masks and waiting is the guest's own state.
 
-use super::table::{Arg::*, Call, Len::*, Wait, call};
+use super::table::Handler;
 use crate::guest::signals as guest;
 
-const SIGINFO: u32 = 128;
-
-pub const CALLS: &[Call] = &[
-    call(
-        13,
-        "rt_sigaction",
-        &[Int, In(Bytes(32)), Out(Bytes(32)), Int],
-    )
-    .by(guest::sys_rt_sigaction),
-    call(14, "rt_sigprocmask", &[Int, In(Arg(3)), Out(Arg(3)), Int]).by(guest::sys_rt_sigprocmask),
-    call(15, "rt_sigreturn", &[]).by(guest::sys_rt_sigreturn),
-    call(34, "pause", &[])
-        .waits(Wait::Always)
-        .by(guest::sys_pause),
-    call(62, "kill", &[Int, Int]).per_thread(),
-    call(127, "rt_sigpending", &[Out(Arg(1)), Int]).by(guest::sys_rt_sigpending),
-    call(
-        128,
-        "rt_sigtimedwait",
-        &[In(Arg(3)), Out(IfAny(SIGINFO)), In(Bytes(16)), Int],
-    )
-    .waits(Wait::Always)
-    .by(guest::sys_rt_sigtimedwait),
-    call(129, "rt_sigqueueinfo", &[Int, Int, In(Bytes(SIGINFO))]).per_thread(),
-    call(130, "rt_sigsuspend", &[In(Arg(1)), Int])
-        .waits(Wait::Masked)
-        .by(guest::sys_rt_sigsuspend),
-    call(131, "sigaltstack", &[In(Bytes(24)), Out(Bytes(24))]).by(guest::sys_sigaltstack),
-    call(200, "tkill", &[Int, Int])
-        .per_thread()
-        .by(guest::sys_tkill),
-    call(219, "restart_syscall", &[]).refused(libc::EINTR),
-    call(234, "tgkill", &[Int, Int, Int])
-        .per_thread()
-        .by(guest::sys_tgkill),
-    call(
-        270,
-        "pselect6",
-        &[
-            Int,
-            Both(Bits(0)),
-            Both(Bits(0)),
-            Both(Bits(0)),
-            BothAlways(Bytes(16)),
-            In(Bytes(16)),
-        ],
-    )
-    .waits(Wait::Masked)
-    .by(guest::sys_pselect6),
-    call(
-        271,
-        "ppoll",
-        &[Polls(1), Int, BothAlways(Bytes(16)), In(Arg(4)), Int],
-    )
-    .waits(Wait::Masked)
-    .by(guest::sys_ppoll),
-    call(
-        281,
-        "epoll_pwait",
-        &[Fd, Out(RetItems(2, 12)), Int, Int, In(Arg(5)), Int],
-    )
-    .waits(Wait::Masked)
-    .by(guest::sys_epoll_pwait),
-    call(282, "signalfd", &[Fd, In(Arg(2)), Int]),
-    call(289, "signalfd4", &[Fd, In(Arg(2)), Int, Hex]),
-    call(
-        297,
-        "rt_tgsigqueueinfo",
-        &[Int, Int, Int, In(Bytes(SIGINFO))],
-    )
-    .per_thread(),
-    call(
-        424,
-        "pidfd_send_signal",
-        &[Fd, Int, In(Bytes(SIGINFO)), Hex],
-    )
-    .per_thread(),
-    call(
-        441,
-        "epoll_pwait2",
-        &[
-            Fd,
-            Out(RetItems(2, 12)),
-            Int,
-            In(Bytes(16)),
-            In(Arg(5)),
-            Int,
-        ],
-    )
-    .waits(Wait::Masked)
-    .by(guest::sys_epoll_pwait2),
+/// The functions for calls of this group that the engine answers.
+pub const HANDLERS: &[(i64, Handler)] = &[
+    (libc::SYS_rt_sigaction, guest::sys_rt_sigaction),
+    (libc::SYS_rt_sigprocmask, guest::sys_rt_sigprocmask),
+    (libc::SYS_rt_sigreturn, guest::sys_rt_sigreturn),
+    (libc::SYS_pause, guest::sys_pause),
+    (libc::SYS_rt_sigpending, guest::sys_rt_sigpending),
+    (libc::SYS_rt_sigtimedwait, guest::sys_rt_sigtimedwait),
+    (libc::SYS_rt_sigsuspend, guest::sys_rt_sigsuspend),
+    (libc::SYS_sigaltstack, guest::sys_sigaltstack),
+    (libc::SYS_tkill, guest::sys_tkill),
+    (libc::SYS_tgkill, guest::sys_tgkill),
+    (libc::SYS_pselect6, guest::sys_pselect6),
+    (libc::SYS_ppoll, guest::sys_ppoll),
+    (libc::SYS_epoll_pwait, guest::sys_epoll_pwait),
+    (libc::SYS_epoll_pwait2, guest::sys_epoll_pwait2),
 ];

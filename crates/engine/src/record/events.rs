@@ -1,6 +1,7 @@
 //! What the executor tells the recorder: one function for each kind of event.
 
 use clew_recording::channel;
+use clew_recording::deadlock::Waiter;
 use clew_recording::event::{
     Call as Written, Cause, Effect, End, Event, Output, Place, Touch, View,
 };
@@ -469,6 +470,13 @@ impl Executor {
     pub(crate) fn record_note(&mut self, text: &str) {
         if let Some(recorder) = &mut self.recorder {
             recorder.event(&Event::Note(text));
+        }
+    }
+
+    /// Nobody can ever go on.
+    pub(crate) fn record_deadlock(&mut self, waiters: Vec<Waiter>) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.event(&Event::Deadlock(waiters));
         }
     }
 

@@ -335,14 +335,19 @@ impl Recorder {
             Status::Full => "no space is left for the recording",
             _ => "the recording's writer is gone",
         };
-        match self.channel.on_full() {
-            OnFull::Stop => {
-                stop::warn(&format!("{why}: stopping the program (--on-full=stop)"));
-                stop::exit(stop::STATUS);
-            }
-            OnFull::Continue => stop::warn(&format!(
-                "{why}: the program goes on, what it does from here on isn't recorded"
-            )),
+        let stops = self.channel.on_full() == OnFull::Stop;
+        // Where nobody may hear it, it doesn't count.
+        let is_heard = self.standard.which(2).is_some();
+        if !is_heard || self.channel.tells_lost() {
+            stop::warn(&match stops {
+                true => format!("{why}: stopping the program (--on-full=stop)"),
+                false => {
+                    format!("{why}: the program goes on, what it does from here on isn't recorded")
+                }
+            });
+        }
+        if stops {
+            stop::exit(stop::STATUS);
         }
     }
 

@@ -32,40 +32,34 @@ const CALL: &[Exit] = &[Exit::Syscall];
 const TOUCH: &[Exit] = &[Exit::Fault, Exit::Emulate, Exit::Syscall];
 
 pub fn place_of(event: &Event) -> Lies {
-    let at_call = |ticks| Lies::Ahead { ticks, kinds: CALL };
-    let touch = |ticks| Lies::Ahead {
-        ticks,
-        kinds: TOUCH,
+    let place = event.place();
+    let ahead = |kinds| Lies::Ahead {
+        ticks: place.ticks,
+        kinds,
     };
     match *event {
-        Event::Call(call) => at_call(call.ticks),
-        Event::Forked { ticks, .. } | Event::Exec { ticks } | Event::Exited { ticks, .. } => {
-            at_call(ticks)
+        Event::Call(_) | Event::Forked { .. } | Event::Exec { .. } | Event::Exited { .. } => {
+            ahead(CALL)
         }
-        Event::Instruction { ticks, .. } => Lies::Ahead {
-            ticks,
-            kinds: &[Exit::Emulate],
-        },
+        Event::Instruction { .. } => ahead(&[Exit::Emulate]),
         Event::Shared {
-            ticks,
             touch: Touch::Instruction { .. },
-        } => Lies::Ahead {
-            ticks,
-            kinds: &[Exit::Fault],
-        },
-        Event::Shared { ticks, .. } => touch(ticks),
-        Event::Signal { place, cause, .. } | Event::Killed { place, cause, .. } => match cause {
-            Cause::Fault => touch(place.ticks),
+            ..
+        } => ahead(&[Exit::Fault]),
+        Event::Shared { .. } => ahead(TOUCH),
+        Event::Signal { cause, .. } | Event::Killed { cause, .. } => match cause {
+            Cause::Fault => ahead(TOUCH),
             Cause::Outside => Lies::At(place),
         },
-        Event::Switched { place, .. } | Event::Check { place, .. } => Lies::At(place),
+        Event::Switched { .. } | Event::Check { .. } => Lies::At(place),
         Event::Started(_)
         | Event::Resumed { .. }
         | Event::NewThread { .. }
         | Event::EndedThread { .. }
         | Event::Values(_)
         | Event::Time(_)
-        | Event::Note(_) => Lies::Here,
+        | Event::Note(_)
+        | Event::Deadlock(_) => Lies::Here,
     }
 }
 

@@ -178,7 +178,10 @@ impl Machine {
     pub fn event(&mut self, event: &Event) -> Checked {
         self.new_thread = None;
         self.replay(event)?;
-        if !matches!(event, Event::Values(_) | Event::Time(_) | Event::Note(_)) {
+        if !matches!(
+            event,
+            Event::Values(_) | Event::Time(_) | Event::Note(_) | Event::Deadlock(_)
+        ) {
             // Ticks are counted from here.
             self.since = self.gs.ticks_left - self.budget;
             self.stepped = 0;
@@ -190,7 +193,7 @@ impl Machine {
     fn replay(&mut self, event: &Event) -> Checked {
         match event {
             Event::Exited { .. } | Event::Killed { .. } => self.ended = true,
-            Event::Check { .. } | Event::Time(_) | Event::Note(_) => {}
+            Event::Check { .. } | Event::Time(_) | Event::Note(_) | Event::Deadlock(_) => {}
             _ => self.ended = false,
         }
         match event {
@@ -343,7 +346,7 @@ impl Machine {
                 self.gs.values.used = 0;
                 self.gs.values.there = there as u64;
             }
-            Event::Time(_) | Event::Note(_) => {}
+            Event::Time(_) | Event::Note(_) | Event::Deadlock(_) => {}
         }
         Ok(())
     }

@@ -15,6 +15,11 @@ pub enum Message<'a> {
     Started {
         stream: StreamId,
     },
+    /// So much of it is done, in units of work.
+    Progress {
+        stream: StreamId,
+        work: u64,
+    },
     Output {
         stream: StreamId,
         to: u8,
@@ -139,6 +144,11 @@ impl Message<'_> {
                 out.number(*stream as u64);
                 out.bytes(beginning(text));
             }
+            Message::Progress { stream, work } => {
+                out.byte(6);
+                out.number(*stream as u64);
+                out.number(*work);
+            }
         }
         out.len()
     }
@@ -185,6 +195,10 @@ impl Message<'_> {
                 *text = String::from_utf8_lossy(input.rest()).into_owned();
                 Message::Unable { stream, text }
             }
+            6 => Message::Progress {
+                stream,
+                work: input.number()?,
+            },
             4 => Message::Argument {
                 stream,
                 event: input.number()?,

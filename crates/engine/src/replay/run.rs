@@ -12,6 +12,7 @@ use super::machine::{Divergence, Machine};
 use super::report::Message;
 use super::tree::{End, Ending, Wanted};
 use super::worker::protocol::Diverged;
+use super::worker::travel::EVENT_WORK;
 use crate::cache::CodeCache;
 use crate::cache::atlas::Atlas;
 use crate::cache::store::Store;
@@ -23,6 +24,14 @@ use crate::{sys, syscall};
 
 /// So many forked replays of a process may be under way; then it waits for one to end.
 const MOST_CHILDREN: usize = 8;
+
+/// So often it is told how far a replay has come: some ten times a second.
+const TELL: u64 = 250_000_000;
+
+/// How much work so many ticks and events are: about as long as that takes, whatever it is.
+pub fn work(ticks: u64, events: u64) -> u64 {
+    ticks.saturating_add(EVENT_WORK.saturating_mul(events))
+}
 
 /// A replay under way.
 pub struct Replay<'a> {
@@ -48,6 +57,8 @@ pub struct Replay<'a> {
     forked: BTreeSet<StreamId>,
     /// Forked replays that may still run.
     children: usize,
+    /// When somebody was last told how far it has come, by the time-stamp counter.
+    told: u64,
 }
 
 /// Makes this process one that replays: it has a guest's memory, none so far, and code.
@@ -105,6 +116,7 @@ impl<'a> Replay<'a> {
             stop: wanted.stops_after(stream),
             forked: BTreeSet::new(),
             children: 0,
+            told: 0,
         })
     }
 
@@ -164,9 +176,19 @@ impl<'a> Replay<'a> {
         };
         (self.whole, self.applying) = (at, false);
         self.machine.event(event)?;
+        // SAFETY: reads the time-stamp counter.
+        let now = unsafe { std::arch::x86_64::_rdtsc() };
+        if now.wrapping_sub(self.told) > TELL {
+            self.told = now;
+            let (stream, work) = (self.stream, work(self.machine.all_ticks(), at + 1));
+            Message::Progress { stream, work }.send(self.report);
+        }
         self.applying = true;
         // What looked like the end (a failed exec, the death of a vfork's child) wasn't.
-        if !matches!(event, Event::Check { .. } | Event::Time(_) | Event::Note(_)) {
+        if !matches!(
+            event,
+            Event::Check { .. } | Event::Time(_) | Event::Note(_) | Event::Deadlock(_)
+        ) {
             self.ending = Ending::CutOff;
         }
         if let Event::Call(call) = event

@@ -18,6 +18,7 @@ use super::leash;
 use super::passing;
 use super::report::{MESSAGE, Message};
 use super::run::Replay;
+pub use super::run::work;
 use super::screen::Screen;
 use super::worker::protocol::Diverged;
 use crate::cache::saved;
@@ -45,6 +46,21 @@ pub struct Request {
     /// Don't show the guest's output.
     pub quiet: bool,
     pub options: Options,
+}
+
+impl Request {
+    /// All of a recording, locked in, unseen.
+    pub fn all(options: Options) -> Request {
+        Request {
+            process: None,
+            to: None,
+            verify: false,
+            unlocked: false,
+            arguments: None,
+            quiet: true,
+            options,
+        }
+    }
 }
 
 /// How a stream ended.
@@ -218,6 +234,9 @@ struct Coordinator<'a> {
     inherited: Vec<RawFd>,
     held: Vec<Held>,
     census: Census,
+    /// How much each stream has done.
+    done: BTreeMap<StreamId, u64>,
+    tell: &'a mut dyn FnMut(u64),
 }
 
 /// A process that was started, and its forks: they are a process group.
@@ -310,6 +329,15 @@ impl Child {
 
 /// Replays what is asked for; returns when all of it is done.
 pub fn replay(recording: &Recording, request: &Request) -> Result<Outcome, String> {
+    replay_and_tell(recording, request, &mut |_| {})
+}
+
+/// The same; `told` hears now and then how much is done, in units of [`work`].
+pub fn replay_and_tell(
+    recording: &Recording,
+    request: &Request,
+    told: &mut dyn FnMut(u64),
+) -> Result<Outcome, String> {
     let (roots, wanted) = plan(recording, request)?;
     let screen = match request.process.is_none() && request.to.is_none() {
         true => Screen::of_all(),
@@ -328,6 +356,8 @@ pub fn replay(recording: &Recording, request: &Request) -> Result<Outcome, Strin
         inherited: jail::inherited().map_err(|e| format!("/proc/self/fd: {e}"))?,
         held: Vec::new(),
         census: Census::default(),
+        done: BTreeMap::new(),
+        tell: told,
     };
     let done = coordinator.run(&roots);
     coordinator.screen.flush();
@@ -441,7 +471,16 @@ impl Coordinator<'_> {
                 last,
                 bytes,
             } => self.screen.add(stream, order, part, to, last, bytes),
+            Message::Progress { stream, work } if known(&stream) => {
+                self.done.insert(stream, work);
+                let all = self
+                    .done
+                    .values()
+                    .fold(0u64, |sum, &n| sum.saturating_add(n));
+                (self.tell)(all);
+            }
             Message::Ended { stream, end } if known(&stream) => {
+                self.done.insert(stream, work(end.ticks, end.events));
                 self.outcome.ends.insert(stream, end);
                 self.screen.ended(stream);
             }

@@ -1,5 +1,6 @@
-//! Who waits for whom, at which lines. In: the engine's note, and the end of the process. Out: a row for each thread.
+//! Who waits for whom, at which lines. In: the event that tells it, and the end of the process. Out: a row for each thread.
 
+use clew_recording::deadlock::{Awaited, Waiter};
 use clew_timeline::{Direction, Position, Reason, Result, Stops, Target, Watch, WatchKind};
 
 use super::spot::{Spot, View};
@@ -14,36 +15,32 @@ const OWNER: u32 = 0x3fff_ffff;
 /// Changes of a lock's word that are looked at: others add themselves to those who wait.
 const MOST_CHANGES: usize = 100;
 
-/// A line of the note.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Told {
-    tid: i32,
-    waits_for: WaitsFor,
-    address: Option<u64>,
-    other: Option<i32>,
-}
-
-/// The note's lines, with where each thread is.
-pub(super) fn explain(view: &mut View, note: &str) -> Result<Vec<Waiting>> {
+/// The threads of a deadlock, with where each is.
+pub(super) fn explain(view: &mut View, waiters: &[Waiter]) -> Result<Vec<Waiting>> {
     view.timeline.seek(Target::End)?;
     let end = view.timeline.position()?;
     let threads = view.threads()?;
     let mut all = Vec::new();
-    for told in note.lines().filter_map(line) {
-        let Some((_, who)) = threads.iter().find(|(_, who)| who.tid == told.tid) else {
+    for waiter in waiters {
+        let Some((_, who)) = threads.iter().find(|(_, who)| who.tid == waiter.tid) else {
             continue;
         };
+        let (waits_for, address, other) = match waiter.waits {
+            Awaited::Lock { addr, owner } => (WaitsFor::Lock, Some(addr), Some(owner)),
+            Awaited::End { tid } => (WaitsFor::End, None, Some(tid)),
+            Awaited::Wake { addr } => (WaitsFor::Wake, Some(addr), None),
+        };
         let at = view.spot(who.number)?;
-        let variable = match told.address {
+        let variable = match address {
             Some(address) => view.variable(address)?,
             None => None,
         };
         all.push(Waiting {
             thread: who.clone(),
-            waits_for: told.waits_for,
-            lock: told.address.map(|address| format!("{address:#x}")),
+            waits_for,
+            lock: address.map(|address| format!("{address:#x}")),
             variable,
-            other: told.other,
+            other,
             at,
             taken: None,
         });
@@ -95,84 +92,6 @@ fn taken(view: &mut View, lock: u64, owner: i32, end: Position) -> Result<Option
     Ok(found)
 }
 
-/// Reads what `crates/engine/src/guest/threads/deadlock.rs` writes.
-fn line(text: &str) -> Option<Told> {
-    let rest = text.strip_prefix("thread ")?;
-    let (tid, rest) = rest.split_once(" waits ")?;
-    let tid = tid.parse().ok()?;
-    if let Some(rest) = rest.strip_prefix("for the lock at ") {
-        let (address, owner) = rest.split_once(", which ")?;
-        let other = match owner {
-            "it has itself" => tid,
-            owner => owner
-                .strip_prefix("thread ")?
-                .strip_suffix(" has")?
-                .parse()
-                .ok()?,
-        };
-        return Some(Told {
-            tid,
-            waits_for: WaitsFor::Lock,
-            address: Some(number(address)?),
-            other: Some(other),
-        });
-    }
-    if let Some(rest) = rest.strip_prefix("for thread ") {
-        return Some(Told {
-            tid,
-            waits_for: WaitsFor::End,
-            address: None,
-            other: Some(rest.strip_suffix(" to end")?.parse().ok()?),
-        });
-    }
-    let address = rest.strip_prefix("at ")?.strip_suffix(" to be woken")?;
-    Some(Told {
-        tid,
-        waits_for: WaitsFor::Wake,
-        address: Some(number(address)?),
-        other: None,
-    })
-}
-
 fn number(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn notes_are_understood() {
-        let told = |tid, waits_for, address, other| {
-            Some(Told {
-                tid,
-                waits_for,
-                address,
-                other,
-            })
-        };
-        for (text, expected) in [
-            ("no thread can ever go on", None),
-            (
-                "thread 7 waits for thread 8 to end",
-                told(7, WaitsFor::End, None, Some(8)),
-            ),
-            (
-                "thread 7 waits for the lock at 0x1f0, which thread 8 has",
-                told(7, WaitsFor::Lock, Some(0x1f0), Some(8)),
-            ),
-            (
-                "thread 7 waits for the lock at 0x1f0, which it has itself",
-                told(7, WaitsFor::Lock, Some(0x1f0), Some(7)),
-            ),
-            (
-                "thread 7 waits at 0x1f0 to be woken",
-                told(7, WaitsFor::Wake, Some(0x1f0), None),
-            ),
-            ("thread x waits at 0x1f0 to be woken", None),
-        ] {
-            assert_eq!(line(text), expected, "{text}");
-        }
-    }
 }

@@ -2,17 +2,16 @@
 
 use std::collections::HashMap;
 
+use clew_recording::deadlock::{self, Waiter};
 use clew_recording::event::{Event, Record, StreamId, ThreadId};
 use clew_recording::position::Position;
 use clew_recording::reader::{ReadError, Recording};
 use clew_recording::script::{End, Script, Turn};
-use clew_recording::summary;
 use clew_timeline::{Result, Target};
 
 use super::Preemption;
 use super::spot::{Spot, View};
 use crate::measure::Schedule;
-use crate::run::DEADLOCK;
 use crate::turns::Turns;
 
 /// So many are told with lines.
@@ -27,8 +26,8 @@ pub(super) struct Story {
     pub turns: Vec<Turn>,
     /// The switches at which turns ended, with the turns' numbers.
     switches: Vec<(usize, Switch)>,
-    /// The note about a deadlock.
-    pub deadlock: Option<String>,
+    /// Who waits for whom, if nobody can ever go on.
+    pub deadlock: Option<Vec<Waiter>>,
     /// Where each thread ran first: after so many events, for so many ticks.
     stretches: HashMap<ThreadId, Vec<(u64, u64)>>,
     work: Schedule,
@@ -111,7 +110,7 @@ impl Teller {
         if self.turns.event(event) {
             self.story.work.count(event);
         }
-        let place = summary::place(event);
+        let place = event.place();
         if place.ticks > 1 {
             let stretches = self.story.stretches.entry(self.thread).or_default();
             if stretches.len() < STRETCHES {
@@ -132,9 +131,10 @@ impl Teller {
                 self.switched(switch);
                 self.thread = to;
             }
+            Event::Deadlock(ref waiters) => self.story.deadlock = Some(waiters.clone()),
             Event::Note(text) => {
-                if let Some(text) = text.strip_prefix(DEADLOCK) {
-                    self.story.deadlock = Some(text.into());
+                if let Some(waiters) = deadlock::of_note(text) {
+                    self.story.deadlock = Some(waiters);
                 }
             }
             _ => {}

@@ -1,11 +1,10 @@
 //! Goes through a stream event by event. Out: each with its effects, its number, its time and its thread.
 
-use std::collections::BTreeMap;
-
 use clew_engine::replay::arguments::Argument;
-use clew_recording::event::{Call, Effect, End, Event, Record, StreamId, ThreadId};
+use clew_recording::event::{Call, Effect, Event, Record, StreamId, ThreadId};
+use clew_recording::landings::Landings;
 use clew_recording::reader::{ReadError, Recording, StreamReader};
-use clew_recording::summary::place;
+use clew_recording::walk::Walk;
 
 /// Of contents of memory, as much is kept if not all of it is to be shown.
 const KEPT: usize = 64;
@@ -57,12 +56,7 @@ pub struct Cursor {
     stream: StreamId,
     pid: i32,
     reader: StreamReader,
-    number: u64,
-    time_ns: u64,
-    ticks: u64,
-    thread: ThreadId,
-    tids: BTreeMap<ThreadId, i32>,
-    waiting: BTreeMap<ThreadId, Call>,
+    walk: Walk,
     keep: usize,
 }
 
@@ -74,14 +68,18 @@ impl Cursor {
             stream,
             pid: start.pid,
             reader: recording.stream(stream)?,
-            number: 0,
-            time_ns: start.time,
-            ticks: 0,
-            thread: 0,
-            tids: BTreeMap::from([(0, start.tid)]),
-            waiting: BTreeMap::new(),
+            walk: Walk::new(start),
             keep: if full { usize::MAX } else { KEPT },
         })
+    }
+
+    /// Goes on from the last of these landings before an event, so that the event itself comes.
+    pub fn skip_to(mut self, landings: &Landings, event: u64) -> Cursor {
+        if let Some(landing) = landings.before(self.stream, event.saturating_sub(1)) {
+            self.reader.go_to(&landing.resume);
+            self.walk = landing.walk.clone();
+        }
+        self
     }
 
     /// Without contents of memory: how much there was is all.
@@ -99,36 +97,22 @@ impl Cursor {
                 Some(Record::Effect(_)) => {}
             }
         };
-        self.number += 1;
-        self.ticks = self.ticks.saturating_add(place(&event).ticks);
-        if let Event::Time(time) = event {
-            self.time_ns = time;
-        }
+        self.walk.come_to(&event);
         let mut entry = Entry {
             stream: self.stream,
             pid: self.pid,
-            number: self.number,
-            time_ns: self.time_ns,
-            thread: self.thread,
-            tid: self.tids.get(&self.thread).copied().unwrap_or(0),
-            ticks: self.ticks,
+            number: self.reader.position(),
+            time_ns: self.walk.time,
+            thread: self.walk.thread,
+            tid: self.walk.tid(),
+            ticks: self.walk.ticks,
             event,
             bytes,
             resumes: None,
             effects: Effects::default(),
             inputs: Vec::new(),
         };
-        match &entry.event {
-            Event::Call(call) if call.end == End::Waits => {
-                self.waiting.insert(self.thread, *call);
-            }
-            Event::Resumed { .. } => entry.resumes = self.waiting.remove(&self.thread),
-            Event::Switched { to, .. } => self.thread = *to,
-            Event::NewThread { thread, tid } => {
-                self.tids.insert(*thread, *tid);
-            }
-            _ => {}
-        }
+        entry.resumes = self.walk.pass(&entry.event);
         while let Some(effect) = self.reader.next_effect()? {
             entry.effects.add(&effect, self.keep);
         }
@@ -189,6 +173,7 @@ fn detached(event: Event) -> (Event<'static>, Vec<u8>) {
         ),
         Event::Values(bytes) => (Event::Values(&[]), bytes.to_vec()),
         Event::Note(text) => (Event::Note(""), text.as_bytes().to_vec()),
+        Event::Deadlock(waiters) => (Event::Deadlock(waiters), Vec::new()),
         Event::Started(start) => (Event::Started(start), Vec::new()),
         Event::Call(call) => (Event::Call(call), Vec::new()),
         Event::Resumed { result } => (Event::Resumed { result }, Vec::new()),

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use super::cursor::{Entry, Piece};
-use super::names;
 use crate::text;
-use clew_engine::kernel::table::{self, Arg};
+use clew_calls::show::{self, Contents, Pointed};
+use clew_calls::{names, table};
+use clew_recording::deadlock::{self, Awaited, Waiter};
 use clew_recording::event::{Call, Cause, End, Event, Instruction, Origin, Place, Touch};
 use clew_recording::summary;
 
@@ -50,7 +51,7 @@ pub fn text(entry: &Entry, full: bool) -> String {
             let what = match result {
                 Some(value) => {
                     let nr = entry.resumes.map_or(u32::MAX, |call| call.nr);
-                    format!("= {}", returned(nr, *value))
+                    format!("= {}", show::returned(nr, *value))
                 }
                 None => "undone, to be made again".into(),
             };
@@ -84,7 +85,7 @@ pub fn text(entry: &Entry, full: bool) -> String {
             signo,
             ..
         } => {
-            let from = siginfo(*signo, &entry.bytes);
+            let from = show::siginfo(*signo, &entry.bytes);
             format!(
                 "--- {}{from}, {}, {}",
                 names::signal(*signo),
@@ -122,6 +123,9 @@ pub fn text(entry: &Entry, full: bool) -> String {
         ),
         Event::Time(time) => format!("time {time} ns"),
         Event::Note(_) => format!("note: {}", summary::text(&entry.bytes)),
+        Event::Deadlock(waiters) => {
+            format!("deadlock: {}", deadlock::text(waiters).replace('\n', "; "))
+        }
     }
 }
 
@@ -165,24 +169,20 @@ fn bulk(entry: &Entry) -> String {
 fn call_text(call: &Call, end: &End, entry: &Entry, most: usize) -> String {
     let known = table::lookup(u64::from(call.nr));
     let name = names::call(call.nr);
-    let count = if known.name == "?" {
-        6
-    } else {
-        known.args.len()
-    };
+    let count = show::count(known);
     let args: Vec<String> = (0..count)
         .map(|n| {
-            argument(
-                call,
+            show::argument(
+                known,
                 n,
-                known.args.get(n).copied().unwrap_or(Arg::Hex),
-                entry,
+                call.args[n],
+                pointed(entry, n, call.args[n]),
                 most,
             )
         })
         .collect();
     let end = match end {
-        End::Returned(value) => format!("= {}", returned(call.nr, *value)),
+        End::Returned(value) => format!("= {}", show::returned(call.nr, *value)),
         End::Restarted => "= undone for a signal, to be made again".into(),
         End::Waits => "<waits ...>".into(),
         End::Replaced => "= ?".into(),
@@ -201,7 +201,12 @@ fn call_text(call: &Call, end: &End, entry: &Entry, most: usize) -> String {
         SHOWN_PIECES
     });
     for piece in &others[..some] {
-        let _ = write!(out, "; {:#x}: {}", piece.addr, data(piece, most));
+        let _ = write!(
+            out,
+            "; {:#x}: {}",
+            piece.addr,
+            show::data(contents(piece), most)
+        );
     }
     if others.len() > some {
         let _ = write!(out, "; and {} more pieces", others.len() - some);
@@ -212,174 +217,56 @@ fn call_text(call: &Call, end: &End, entry: &Entry, most: usize) -> String {
     out
 }
 
-fn argument(call: &Call, n: usize, kind: Arg, entry: &Entry, most: usize) -> String {
-    let value = call.args[n];
-    let name = table::lookup(u64::from(call.nr)).name;
-    match kind {
-        Arg::Int | Arg::Hex | Arg::By(_) => {
-            if let Some(words) = names::argument(name, n, value) {
-                return words;
-            }
-        }
-        Arg::At if value as i32 == libc::AT_FDCWD => return "AT_FDCWD".into(),
-        _ => {}
-    }
-    match kind {
-        Arg::Int => integer(value),
-        Arg::Fd | Arg::At => (value as i32).to_string(),
-        Arg::Hex => format!("{value:#x}"),
-        _ if value == 0 => "NULL".into(),
-        _ if entry.inputs.iter().any(|input| input.index as usize == n) => input(entry, n, most),
-        _ => match known_data(name, n, value, entry) {
-            Some(text) => text,
-            None => match entry
-                .effects
-                .memory
-                .iter()
-                .find(|piece| piece.addr == value)
-            {
-                Some(piece) => data(piece, most),
-                None => format!("{value:#x}"),
-            },
-        },
+/// What is known of the memory behind an argument.
+fn pointed(entry: &Entry, n: usize, value: u64) -> Pointed<'_> {
+    let mut inputs = entry.inputs.iter();
+    let input = inputs.find(|input| input.index as usize == n);
+    let mut pieces = entry.effects.memory.iter();
+    Pointed {
+        passed: input.map(|input| Contents {
+            bytes: &input.bytes,
+            len: input.len,
+        }),
+        written: pieces.find(|piece| piece.addr == value).map(contents),
     }
 }
 
-/// What a pointer led to when the call was made.
-fn input(entry: &Entry, n: usize, most: usize) -> String {
-    let input = entry.inputs.iter().find(|input| input.index as usize == n);
-    let piece = input.map(|input| Piece {
-        addr: 0,
-        len: input.len,
-        bytes: input.bytes.clone(),
-    });
-    piece.map_or_else(String::new, |piece| data(&piece, most))
-}
-
-/// An int or a size: small negative numbers are what they are in C.
-fn integer(value: u64) -> String {
-    match value {
-        0xffff_f000..=0xffff_ffff => (value as i32).to_string(),
-        _ => (value as i64).to_string(),
+fn contents(piece: &Piece) -> Contents<'_> {
+    Contents {
+        bytes: &piece.bytes,
+        len: piece.len,
     }
 }
 
 /// Data that a waiting call's end brought.
 fn outputs(call: &Call, entry: &Entry, most: usize) -> Vec<String> {
-    let name = table::lookup(u64::from(call.nr)).name;
+    let known = table::lookup(u64::from(call.nr));
     let shown = entry.effects.memory.iter().take(SHOWN_PIECES);
     shown
         .map(|piece| {
             let n = call.args.iter().position(|&arg| arg == piece.addr);
-            n.and_then(|n| known_data(name, n, piece.addr, entry))
-                .unwrap_or_else(|| data(piece, most))
+            match n {
+                Some(n) => show::written(known, n, contents(piece), most),
+                None => show::data(contents(piece), most),
+            }
         })
         .collect()
 }
 
-/// Structures that everybody knows.
-fn known_data(call: &str, n: usize, addr: u64, entry: &Entry) -> Option<String> {
-    let piece = entry
-        .effects
-        .memory
-        .iter()
-        .find(|piece| piece.addr == addr)?;
-    let word = |at: usize| {
-        let bytes = piece.bytes.get(at..at + 4)?;
-        Some(i32::from_le_bytes(bytes.try_into().ok()?))
+fn waiter_json(waiter: &Waiter) -> Value {
+    let (lock, owner, end, word) = match waiter.waits {
+        Awaited::Lock { addr, owner } => (Some(addr), Some(owner), None, None),
+        Awaited::End { tid } => (None, None, Some(tid), None),
+        Awaited::Wake { addr } => (None, None, None, Some(addr)),
     };
-    let long = |at: usize| {
-        let bytes = piece.bytes.get(at..at + 8)?;
-        Some(i64::from_le_bytes(bytes.try_into().ok()?))
-    };
-    Some(match (call, n) {
-        ("clock_gettime" | "clock_getres", 1) => format!("{{{}.{:09}}}", long(0)?, long(8)?),
-        ("gettimeofday", 0) => format!("{{{}.{:06}}}", long(0)?, long(8)?),
-        ("pipe" | "pipe2", 0) | ("socketpair", 3) => format!("[{}, {}]", word(0)?, word(4)?),
-        ("wait4", 1) => {
-            let status = word(0)?;
-            if libc::WIFEXITED(status) {
-                format!("[exit {}]", libc::WEXITSTATUS(status))
-            } else if libc::WIFSIGNALED(status) {
-                format!("[killed by {}]", names::signal(libc::WTERMSIG(status)))
-            } else if libc::WIFSTOPPED(status) {
-                format!("[stopped by {}]", names::signal(libc::WSTOPSIG(status)))
-            } else {
-                format!("[{status:#x}]")
-            }
-        }
-        _ => return None,
+    let hex = |addr: Option<u64>| addr.map(|addr| format!("{addr:#x}"));
+    json!({
+        "tid": waiter.tid,
+        "lock": hex(lock),
+        "owner": owner,
+        "end_of": end,
+        "woken_at": hex(word),
     })
-}
-
-fn returned(nr: u32, value: i64) -> String {
-    if let -4095..=-1 = value {
-        return match names::errno(-value) {
-            Some(name) => format!("-1 {name}"),
-            None => value.to_string(),
-        };
-    }
-    match i64::from(nr) {
-        libc::SYS_mmap | libc::SYS_mremap | libc::SYS_brk | libc::SYS_shmat => {
-            format!("{value:#x}")
-        }
-        _ => value.to_string(),
-    }
-}
-
-/// Contents of memory: text in quotes, anything else in hexadecimal, cut if long.
-fn data(piece: &Piece, most: usize) -> String {
-    let shown = &piece.bytes[..piece.bytes.len().min(most)];
-    let more = if piece.len > shown.len() as u64 {
-        "..."
-    } else {
-        ""
-    };
-    if shown.is_empty() && piece.len > 0 {
-        return format!("{{{}}}", text::counted(piece.len, "byte"));
-    }
-    let readable = |b: &u8| matches!(b, b' '..=b'~' | b'\n' | b'\t' | b'\r');
-    let odd = shown.iter().filter(|b| !readable(b)).count();
-    if odd * 4 <= shown.len() {
-        return format!("\"{}\"{more}", shown.escape_ascii());
-    }
-    let bytes: Vec<String> = shown.iter().map(|byte| format!("{byte:02x}")).collect();
-    let len = piece.len;
-    if more.is_empty() {
-        format!("{{{}}}", bytes.join(" "))
-    } else {
-        format!("{{{}{more} {len} bytes}}", bytes.join(" "))
-    }
-}
-
-/// What a siginfo tells: the code, and sender or address.
-fn siginfo(signo: i32, info: &[u8]) -> String {
-    let word = |at: usize| {
-        let bytes = info.get(at..at + 4)?;
-        Some(i32::from_le_bytes(bytes.try_into().ok()?))
-    };
-    let Some(code) = word(8) else {
-        return String::new();
-    };
-    let mut out = format!(" {}", names::signal_code(signo, code));
-    let faults = [
-        libc::SIGSEGV,
-        libc::SIGBUS,
-        libc::SIGILL,
-        libc::SIGFPE,
-        libc::SIGTRAP,
-    ];
-    if code > 0 && faults.contains(&signo) {
-        if let Some(bytes) = info.get(16..24) {
-            let addr = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-            let _ = write!(out, " at {addr:#x}");
-        }
-    } else if (matches!(code, 0 | -1 | -6) || (signo == libc::SIGCHLD && code > 0))
-        && let Some(pid) = word(16)
-    {
-        let _ = write!(out, " from process {pid}");
-    }
-    out
 }
 
 /// An object for an event. Numbers that may be larger than 2^53 are strings.
@@ -395,7 +282,7 @@ pub fn json(entry: &Entry, full: bool) -> String {
     put("pid", entry.pid.into());
     put("thread", entry.thread.into());
     put("tid", entry.tid.into());
-    let place = summary::place(&entry.event);
+    let place = entry.event.place();
     put("ticks", place.ticks.into());
     if place.steps != 0 {
         put("steps", place.steps.into());
@@ -484,6 +371,10 @@ pub fn json(entry: &Entry, full: bool) -> String {
         }
         Event::Exited { status, .. } => put("status", (*status).into()),
         Event::Note(_) => put("note", summary::text(&entry.bytes).into()),
+        Event::Deadlock(waiters) => {
+            let all = waiters.iter().map(waiter_json).collect();
+            put("waiters", Value::Array(all));
+        }
         Event::Exec { .. } | Event::Values(_) | Event::Time(_) => {}
     }
     let effects = &entry.effects;

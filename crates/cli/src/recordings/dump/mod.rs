@@ -2,7 +2,6 @@
 
 mod cursor;
 mod format;
-pub mod names;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -12,18 +11,28 @@ use std::io::{BufWriter, Write};
 use super::arguments::Dump;
 use super::find;
 use crate::arguments::Engine;
-use crate::run;
+use crate::{replay, run};
 use crate::{text, variables};
 use clew_engine::replay::arguments::Argument;
-use clew_engine::replay::tree::{self, Request};
+use clew_engine::replay::tree::Request;
 use clew_recording::event::{Event, ProcessId, StreamId};
+use clew_recording::landings::{self, Landings};
 use clew_recording::process::{self, ProcessName};
 use clew_recording::reader::{ReadError, Recording};
 use cursor::{Cursor, Entry};
 
+/// The command line is wrong.
+const WRONG: i32 = 2;
+
 pub fn dump(line: &Dump, envp: &[&CStr]) -> i32 {
     if line.turns {
         return turns(line, envp);
+    }
+    if let (Some(from), Some(to)) = (line.from, line.to)
+        && from > to
+    {
+        eprintln!("clew: there are no events from {from} to {to}: --from is behind --to");
+        return WRONG;
     }
     let opened = find(envp, line.recording.as_deref())
         .map_err(|error| error.to_string())
@@ -45,6 +54,12 @@ pub fn dump(line: &Dump, envp: &[&CStr]) -> i32 {
         to: BufWriter::new(std::io::stdout()),
         line,
         many: streams.len() > 1,
+        shown: false,
+        last: 0,
+        landings: match line.from {
+            Some(_) => landings::of(&recording),
+            None => Landings::default(),
+        },
     };
     let shown = if line.all {
         merged(&recording, &streams, &mut out)
@@ -58,6 +73,10 @@ pub fn dump(line: &Dump, envp: &[&CStr]) -> i32 {
     match shown {
         Ok(()) | Err(Stop::ReaderGone) => {}
         Err(Stop::Damaged(error)) => return text::failed(&error),
+    }
+    if let (false, Some(from)) = (out.shown, line.from) {
+        let last = text::count(out.last);
+        eprintln!("clew: there is no event {from}: the last one is {last}");
     }
     mention_others(&recording, &streams);
     0
@@ -84,7 +103,8 @@ pub fn lines(
     from: u64,
     to: u64,
 ) -> Result<Vec<(u64, String)>, ReadError> {
-    shown_lines(Cursor::open(recording, stream, false)?, from, to)
+    let cursor = Cursor::open(recording, stream, false)?;
+    shown_lines(cursor.skip_to(&landings::of(recording), from), from, to)
 }
 
 fn shown_lines(mut cursor: Cursor, from: u64, to: u64) -> Result<Vec<(u64, String)>, ReadError> {
@@ -109,7 +129,8 @@ pub fn bare_lines(
     from: u64,
     to: u64,
 ) -> Result<Vec<(u64, String)>, ReadError> {
-    shown_lines(Cursor::bare(recording, stream)?, from, to)
+    let cursor = Cursor::bare(recording, stream)?;
+    shown_lines(cursor.skip_to(&landings::of(recording), from), from, to)
 }
 
 /// An event's number, time, thread, and what it was.
@@ -185,14 +206,11 @@ fn inputs(recording: &Recording, line: &Dump, envp: &[&CStr]) -> Inputs {
     let process = process::find(recording.streams(), line.pid).ok();
     let request = Request {
         process: process.filter(|_| !line.all),
-        to: None,
-        verify: false,
-        unlocked: false,
         arguments: Some((line.from.unwrap_or(0), line.to.unwrap_or(u64::MAX))),
-        quiet: true,
-        options,
+        ..Request::all(options)
     };
-    let Ok(outcome) = tree::replay(recording, &request) else {
+    let what = "replaying, for what calls passed to the kernel (--quick does without)";
+    let Ok(outcome) = replay::shown(recording, &request, what) else {
         return Inputs::new();
     };
     if let Some(diverged) = outcome.divergences.iter().min_by_key(|found| found.stream) {
@@ -210,6 +228,12 @@ struct Out<'a> {
     line: &'a Dump,
     /// Events of several streams: say which.
     many: bool,
+    /// Something was.
+    shown: bool,
+    /// The highest number of an event that was met.
+    last: u64,
+    /// Where reading can begin.
+    landings: Landings,
 }
 
 impl Out<'_> {
@@ -219,9 +243,11 @@ impl Out<'_> {
     }
 
     fn show(&mut self, mut entry: Entry) -> Result<(), Stop> {
+        self.last = self.last.max(entry.number);
         if self.line.from.is_some_and(|from| entry.number < from) {
             return Ok(());
         }
+        self.shown = true;
         let key = (entry.stream, entry.number);
         entry.inputs = self.inputs.remove(&key).unwrap_or_default();
         let entry = &entry;
@@ -245,7 +271,8 @@ impl Out<'_> {
 }
 
 fn one(recording: &Recording, stream: StreamId, out: &mut Out) -> Result<(), Stop> {
-    let mut cursor = Cursor::open(recording, stream, out.line.full)?;
+    let cursor = Cursor::open(recording, stream, out.line.full)?;
+    let mut cursor = cursor.skip_to(&out.landings, out.line.from.unwrap_or(0));
     while let Some(entry) = cursor.next()? {
         if out.is_over(entry.number) {
             break;

@@ -1,12 +1,11 @@
-//! Threads that wait for each other for good. In: a process in which no thread can run. Out: who waits for whom, as a note
-//! in the recording; where that is wanted the process ends there.
+//! Threads that wait for each other for good. In: a process in which no thread can run. Out: who waits for whom, as an event
+//! of the recording; where that is wanted the process ends there.
 //!
 //! Only what can't end by itself counts: all threads wait at emulated futexes, which nobody else can wake, without timeouts, and
 //! no signal from outside has a handler that could change things. What waits in the kernel (pipes, sockets, locks
 //! shared with other processes) may be woken by others, and is left to a time limit.
 
-use std::fmt::Write as _;
-
+use clew_recording::deadlock::{Awaited, Waiter};
 use clew_recording::event::Cause;
 
 use super::{State, Thread};
@@ -14,8 +13,6 @@ use crate::executor::Executor;
 use crate::guest::access;
 use crate::host::sigset::SigSet;
 
-/// What notes about deadlocks begin with; `clew hunt` looks for it.
-const NOTE: &str = "deadlock: ";
 /// The C library's own signals, which only threads of the process send.
 const INTERNAL: [i32; 2] = [32, 33];
 /// Bits of a lock's word that hold its owner, where it has one.
@@ -25,17 +22,6 @@ const GLIBC_OWNER: u64 = 8;
 /// glibc's word of a mutex that others wait for.
 const GLIBC_CONTENDED: u32 = 2;
 
-/// What a thread waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Awaited {
-    /// A lock that this thread has.
-    Lock(i32),
-    /// The end of this thread.
-    End(i32),
-    /// A condition, a semaphore, anything.
-    Wake,
-}
-
 impl Executor {
     /// No thread can run, and none has been woken. If that can never change, says so; only once.
     pub(super) fn watch_for_deadlock(&mut self) {
@@ -43,8 +29,8 @@ impl Executor {
             return;
         }
         self.threads.deadlock_told = true;
-        let text = self.who_waits();
-        self.record_note(&format!("{NOTE}{text}"));
+        let waiters = self.who_waits();
+        self.record_deadlock(waiters);
         if self.options.stop_at_deadlock {
             self.die(libc::SIGABRT, Cause::Outside);
         }
@@ -74,32 +60,23 @@ impl Executor {
         })
     }
 
-    /// A line for each thread.
-    fn who_waits(&self) -> String {
-        let mut text = String::from("no thread can ever go on");
-        for (slot, thread) in self.threads.iter() {
-            let Some(word) = self.threads.waits_at(slot) else {
-                continue;
-            };
-            let _ = write!(text, "\nthread {} waits ", thread.tid);
-            let _ = match self.awaited(word) {
-                Awaited::Lock(owner) if owner == thread.tid => {
-                    write!(text, "for the lock at {word:#x}, which it has itself")
-                }
-                Awaited::Lock(owner) => {
-                    write!(text, "for the lock at {word:#x}, which thread {owner} has")
-                }
-                Awaited::End(other) => write!(text, "for thread {other} to end"),
-                Awaited::Wake => write!(text, "at {word:#x} to be woken"),
-            };
-        }
-        text
+    /// All threads.
+    fn who_waits(&self) -> Vec<Waiter> {
+        let threads = self.threads.iter();
+        let waiter = |(slot, thread): (usize, &Thread)| {
+            let word = self.threads.waits_at(slot)?;
+            Some(Waiter {
+                tid: thread.tid,
+                waits: self.awaited(word),
+            })
+        };
+        threads.filter_map(waiter).collect()
     }
 
     fn awaited(&self, word: u64) -> Awaited {
         let mut threads = self.threads.iter().map(|(_, thread)| thread);
         if let Some(other) = threads.find(|thread| thread.clear_child_tid == word) {
-            return Awaited::End(other.tid);
+            return Awaited::End { tid: other.tid };
         }
         let living = |tid: u32| {
             let tid = tid as i32;
@@ -111,6 +88,9 @@ impl Executor {
             GLIBC_CONTENDED => living(beside),
             _ => living(value & OWNER),
         };
-        owner.map_or(Awaited::Wake, Awaited::Lock)
+        match owner {
+            Some(owner) => Awaited::Lock { addr: word, owner },
+            None => Awaited::Wake { addr: word },
+        }
     }
 }

@@ -31,6 +31,6 @@ pub mod spawn;
 mod stops;
 mod touches;
 mod trace;
-mod travel;
+pub(super) mod travel;
 
 pub use spawn::{Started, Wish, start};

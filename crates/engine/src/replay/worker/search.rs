@@ -7,11 +7,12 @@ use clew_recording::event::{Record, ThreadId};
 
 use super::limit::ahead;
 use super::observe::{Observer, Sight, Stays};
-use super::protocol::{Goal, Hit, HitKind, Mark, Stopped, Take, Why};
+use super::protocol::{EventStop, Goal, Hit, HitKind, Mark, Stopped, Take, Why};
 use super::serve::Worker;
 use super::stops::{Seen, Wanted};
 use super::travel::Done;
 use crate::cache::instruments::Instruments;
+use crate::context::RAX;
 use crate::replay::Machine;
 use crate::replay::approach::{Lies, place_of};
 
@@ -71,7 +72,16 @@ impl Worker {
             && let Some(Record::Event(event)) = ahead(&mut self.reader, &self.limit)?
         {
             executes = matches!(place_of(event), Lies::Ahead { .. });
-            kind = self.wanted.before(event).map(HitKind::Event);
+            let rax = self.machine.registers_now().gpr[RAX];
+            let stop = self.wanted.before(event, rax);
+            // A fork, or an exec that failed, is told of before its call: that one is entered already.
+            let entered = matches!(
+                self.came_by,
+                Some(EventStop::Forked { .. } | EventStop::Exec)
+            ) && matches!(stop, Some(EventStop::CallIn { .. }))
+                && self.machine.since() == 0
+                && self.steps == Some(0);
+            kind = stop.filter(|_| !entered).map(HitKind::Event);
         }
         if executes && !self.past && self.breaks_here() {
             kind = Some(HitKind::Break);

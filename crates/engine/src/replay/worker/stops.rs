@@ -179,9 +179,18 @@ impl Wanted {
         seen
     }
 
-    /// Whether to stop before the event, where it is due.
-    pub fn before(&self, event: &Event) -> Option<EventStop> {
+    /// Whether to stop before the event, where it is due. `rax` is what the thread has there: of a call that the event
+    /// only tells the consequences of, its number.
+    pub fn before(&self, event: &Event, rax: u64) -> Option<EventStop> {
         let wanted = &self.events;
+        let entered = |calls: &[i64]| {
+            let nr = calls
+                .iter()
+                .find(|&&nr| nr as u64 == rax)
+                .map(|&nr| nr as u32);
+            let nr = nr.filter(|&nr| wanted.wants(nr));
+            nr.map(|nr| EventStop::CallIn { nr })
+        };
         let stop = match *event {
             Event::Call(call) => wanted
                 .wants(call.nr)
@@ -193,7 +202,12 @@ impl Wanted {
             Event::EndedThread { thread } => {
                 wanted.threads.then_some(EventStop::EndedThread { thread })
             }
-            Event::Exec { .. } => wanted.exec.then_some(EventStop::Exec),
+            Event::Exec { .. } => {
+                let exec = wanted.exec.then_some(EventStop::Exec);
+                exec.or_else(|| entered(&[libc::SYS_execve, libc::SYS_execveat]))
+            }
+            Event::Forked { .. } => entered(&[libc::SYS_clone, libc::SYS_fork, libc::SYS_vfork]),
+            Event::Exited { .. } => entered(&[libc::SYS_exit_group, libc::SYS_exit]),
             _ => None,
         };
         stop.or(wanted.all.then_some(EventStop::Other))
@@ -220,6 +234,7 @@ pub fn stop_behind(event: &Event, waited: Option<u32>) -> Option<EventStop> {
         Event::Resumed { .. } => waited.map(|nr| EventStop::CallOut { nr }),
         Event::NewThread { thread, .. } => Some(EventStop::NewThread { thread }),
         Event::Forked { pid, .. } => Some(EventStop::Forked { pid }),
+        Event::Exec { .. } => Some(EventStop::Exec),
         _ => None,
     }
 }

@@ -53,7 +53,7 @@ pub(super) enum Leg {
 }
 
 /// What an event counts as work, in ticks.
-const EVENT_WORK: u64 = 64;
+pub const EVENT_WORK: u64 = 64;
 /// So many ticks are run at once: a few milliseconds.
 const SLICE: u64 = 1 << 20;
 /// Cycles between two looks for a command, and between two words about how far it is.
@@ -188,7 +188,7 @@ impl Worker {
             return Ok(false);
         };
         Ok(match event {
-            Event::Time(_) | Event::Note(_) | Event::Values(_) => true,
+            Event::Time(_) | Event::Note(_) | Event::Deadlock(_) | Event::Values(_) => true,
             Event::Check { .. } => self.machine.is_due(event),
             // Nobody runs: the thread that did has ended.
             Event::Switched { .. } => !self.machine.threads.contains_key(&self.machine.current),
@@ -222,7 +222,11 @@ impl Worker {
             match ahead.next() {
                 Ok(Some(Record::Effect(_))) => {}
                 Ok(Some(Record::Event(event))) => match event {
-                    Event::Check { .. } | Event::Time(_) | Event::Note(_) | Event::Values(_) => {}
+                    Event::Check { .. }
+                    | Event::Time(_)
+                    | Event::Note(_)
+                    | Event::Deadlock(_)
+                    | Event::Values(_) => {}
                     _ => break false,
                 },
                 Ok(None) | Err(_) => break true,

@@ -1,6 +1,6 @@
 //! Clocks and timers.
 
-use super::table::{Arg::*, Call, Len::*, Wait, call};
+use super::{Arg::*, Call, Len::*, Wait, call};
 
 const TIMESPEC: u32 = 16;
 const ITIMER: u32 = 32;

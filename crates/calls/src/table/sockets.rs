@@ -1,6 +1,6 @@
 //! Sockets, System V and POSIX message passing.
 
-use super::table::{Arg::*, Args, Call, Len::*, Wait, call};
+use super::{Arg::*, Args, Call, Len::*, Wait, call};
 
 const NOWAIT: u64 = libc::IPC_NOWAIT as u64;
 

@@ -1,6 +1,6 @@
 //! Names of what is a number to the kernel: calls, errors, signals, flags.
 
-use clew_engine::kernel::table;
+use crate::table;
 
 /// The name of a system call; of an unknown one, its number.
 pub fn call(nr: u32) -> String {
