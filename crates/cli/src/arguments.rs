@@ -65,6 +65,9 @@ pub enum Command {
     /// Find where a condition becomes true, or false
     #[command(after_help = WATCH_HELP, override_usage = "clew watch [OPTIONS] [REC] <EXPR>")]
     Watch(Watch),
+    /// Where a value comes from: back to where it was computed or came in
+    #[command(after_help = crate::origin::HELP, after_long_help = crate::origin::HELP)]
+    Origin(crate::origin::Origin),
 
     /// List the recordings: name, program, when, how it ended, length, size
     #[command(after_help = LS_HELP)]

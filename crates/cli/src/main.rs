@@ -13,6 +13,7 @@ mod doctor;
 mod fixed;
 mod hunt;
 mod machine;
+mod origin;
 mod outcome;
 mod profile;
 mod progress;
@@ -70,6 +71,7 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const 
         Ok(Command::Replay(options)) => replay::replay(&options, &envp),
         Ok(Command::Debug(options)) => debug::debug(&options, &envp),
         Ok(Command::Watch(options)) => watch::watch(&options, &envp),
+        Ok(Command::Origin(options)) => origin::origin(&options, &envp),
         Ok(Command::Ls(options)) => recordings::ls::ls(&options, &envp),
         Ok(Command::Info(options)) => recordings::info::info(&options, &envp),
         Ok(Command::Dump(options)) => recordings::dump::dump(&options, &envp),

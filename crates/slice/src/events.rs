@@ -31,7 +31,9 @@ pub enum Kind {
     Resumed,
     /// An instruction whose answer is the machine's: cpuid, rdtsc, rdrand.
     Instruction,
-    Signal { signo: i32 },
+    Signal {
+        signo: i32,
+    },
     /// Memory that another process wrote to.
     Shared,
     NewThread,
@@ -140,15 +142,13 @@ fn fact(event: &Event, at: u32) -> Fact {
             (0, Kind::NewThread, Cells::NONE, Some(u64::from(thread)))
         }
         Event::Started(_) => (0, Kind::Started, Cells::NONE, None),
-        Event::Switched { place, .. } | Event::Check { place, .. } | Event::Killed { place, .. } => {
-            (place.ticks, Kind::Other, Cells::NONE, None)
-        }
+        Event::Switched { place, .. }
+        | Event::Check { place, .. }
+        | Event::Killed { place, .. } => (place.ticks, Kind::Other, Cells::NONE, None),
         Event::Forked { ticks, .. } | Event::Exec { ticks } | Event::Exited { ticks, .. } => {
             (ticks, Kind::Other, registers(&RAX_RCX_R11), None)
         }
-        Event::EndedThread { .. } | Event::Values(_) | Event::Time(_) | Event::Note(_) => {
-            (0, Kind::Other, Cells::NONE, None)
-        }
+        _ => (0, Kind::Other, Cells::NONE, None),
     };
     Fact {
         ticks,

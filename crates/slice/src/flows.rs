@@ -278,7 +278,10 @@ impl Finder {
             return site;
         };
         let clears = matches!(ins.encoding(), iced_x86::EncodingKind::VEX)
-            || matches!(ins.code(), Code::Movq_xmm_xmmm64 | Code::Movd_xmm_rm32 | Code::Movq_xmm_rm64);
+            || matches!(
+                ins.code(),
+                Code::Movq_xmm_xmmm64 | Code::Movd_xmm_rm32 | Code::Movq_xmm_rm64
+            );
         if register.is_gpr32() {
             Site::Register(register.full_register())
         } else if register.is_vector_register() && clears {
@@ -301,9 +304,8 @@ fn addresses_only(ins: &Instruction, register: Register) -> bool {
     let in_address = addresses
         .into_iter()
         .any(|used| used != Register::None && used.full_register() == full);
-    let named = (0..ins.op_count()).any(|n| {
-        ins.op_kind(n) == OpKind::Register && ins.op_register(n).full_register() == full
-    });
+    let named = (0..ins.op_count())
+        .any(|n| ins.op_kind(n) == OpKind::Register && ins.op_register(n).full_register() == full);
     // What `lea` computes is the address.
     if ins.mnemonic() == Mnemonic::Lea {
         return false;
@@ -362,8 +364,8 @@ fn is_constant(ins: &Instruction) -> bool {
 
 /// Shifts by a register leave flags alone if it is zero.
 fn shifts_by_register(ins: &Instruction) -> bool {
-    (0..ins.op_count()).any(|n| {
-        ins.op_kind(n) == OpKind::Register && ins.op_register(n) == Register::CL
-    }) || ins.has_rep_prefix()
+    (0..ins.op_count())
+        .any(|n| ins.op_kind(n) == OpKind::Register && ins.op_register(n) == Register::CL)
+        || ins.has_rep_prefix()
         || ins.has_repne_prefix()
 }

@@ -12,6 +12,7 @@
 //! * `events`: what events wrote
 //! * `walk`: back through a stretch
 //! * [`origin`]: the chain of one value
+//! * [`tell`]: as people read it
 
 #![forbid(unsafe_code)]
 
@@ -20,6 +21,7 @@ mod events;
 mod flows;
 mod live;
 pub mod origin;
+pub mod tell;
 mod walk;
 
 pub use events::Kind as EventKind;

@@ -115,6 +115,7 @@ impl Live {
     }
 
     /// The ranges of memory that count, in order.
+    #[cfg(test)]
     pub fn memory(&self) -> Vec<(u64, u64)> {
         let mut bytes: Vec<u64> = self
             .words

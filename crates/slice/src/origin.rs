@@ -29,7 +29,19 @@ pub enum Value {
         register: Register,
         bytes: Range<u8>,
     },
-    Memory { addr: u64, len: u64 },
+    Memory {
+        addr: u64,
+        len: u64,
+    },
+}
+
+/// A general or vector register, as people write it.
+pub fn register_named(name: &str) -> Option<Register> {
+    let wanted = name.to_ascii_uppercase();
+    Register::values().find(|register| {
+        let followed = register.is_gpr() || register.is_xmm() || register.is_ymm();
+        followed && !Cells::of(*register).is_empty() && format!("{register:?}") == wanted
+    })
 }
 
 /// One instruction on the way.
@@ -52,7 +64,10 @@ pub enum Source {
     Register(Register),
     /// Flags, or a register that is none of the usual.
     Other,
-    Memory { addr: u64, len: u64 },
+    Memory {
+        addr: u64,
+        len: u64,
+    },
 }
 
 /// Where a chain ends.
@@ -252,7 +267,10 @@ impl Search<'_> {
                 self.put_back(executed, &flow.to, &bytes);
             }
             let from = self.sources(executed, flow, &bytes);
-            let values = from.iter().filter(|source| **source != Source::Other).count();
+            let values = from
+                .iter()
+                .filter(|source| **source != Source::Other)
+                .count();
             let others = from.len() - values;
             self.found.push(Found {
                 place: executed.place,

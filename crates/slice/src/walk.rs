@@ -72,7 +72,10 @@ impl Intervals {
 pub enum Item<'a> {
     Instruction(Executed<'a>),
     /// An event was applied; this thread ran when it was due.
-    Event { number: u64, thread: u64 },
+    Event {
+        number: u64,
+        thread: u64,
+    },
 }
 
 pub struct Executed<'a> {
@@ -146,8 +149,7 @@ pub fn back(
                 let done = block.and_then(|block| block.instructions.get(..end.count as usize));
                 let (block, done) = block.zip(done).ok_or(Error::Nonsense)?;
                 let over = last != usize::MAX;
-                let looks =
-                    !over && (visitor.concerns(trace, &end, slots, runs) || odd.is_some());
+                let looks = !over && (visitor.concerns(trace, &end, slots, runs) || odd.is_some());
                 for (n, traced) in done.iter().enumerate().rev() {
                     let is_last = n + 1 == done.len();
                     let followed = !is_last && traced.ins.flow_control() == FlowControl::Return;

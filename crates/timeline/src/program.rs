@@ -62,6 +62,8 @@ pub struct Evaluated {
     pub text: String,
     /// If it counts as true; none for what is neither, such as structures.
     pub truth: Option<bool>,
+    /// The memory that it is in, address and length; none if it is in registers, or computed.
+    pub memory: Option<(u64, u64)>,
 }
 
 impl Program {
@@ -216,6 +218,7 @@ impl Program {
             let value = evaluator.evaluate(expression).map(|value| Evaluated {
                 text: evaluator.show(&value),
                 truth: evaluator.truth(&value).ok(),
+                memory: evaluator.memory(&value),
             });
             let calls = evaluator.calls().to_vec();
             if let Some(error) = here.failed {

@@ -79,6 +79,15 @@ impl<'a> Evaluator<'a> {
         self.truth_of(value, &span)
     }
 
+    /// The memory that a value is in: address and length; none if it is in registers, or nowhere.
+    pub fn memory(&mut self, value: &Value) -> Option<(u64, u64)> {
+        let Place::Memory(address) = value.place else {
+            return None;
+        };
+        let size = self.view.catalog.size(&value.of).ok()??;
+        Some((address, size))
+    }
+
     pub fn show(&mut self, value: &Value) -> String {
         self.view.show(value)
     }

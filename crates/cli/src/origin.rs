@@ -1,0 +1,332 @@
+//! `clew origin`: where a value comes from, in a recorded run.
+
+use std::ffi::{CStr, OsStr};
+
+use clap::Args;
+use clew_recording::process::{self, ProcessName};
+use clew_slice::origin::{Chain, Ending, Value, register_named};
+use clew_slice::tell::{Told, tell};
+use clew_slice::{Error, EventKind};
+use clew_symbols::expr::Bindings;
+use clew_timeline::program::Program;
+use clew_timeline::{Settings, Target, Timeline};
+use serde_json::json;
+
+use crate::arguments::Engine;
+use crate::recordings::{self, Opened};
+use crate::replay::{CANT_REPLAY, DIVERGED};
+use crate::{run, text, variables};
+
+pub const HELP: &str = "\
+REC is a recording's name or its folder; without it, the latest one. WHAT is a C expression that is in memory \
+(job->client, x[3]), a register of the thread that runs there ($rax, $xmm0), or bytes (*0x7f1200:8). POS is where it is \
+looked at: start, end (the default: the crash, or the exit), an event's number, or a position as other commands tell it.
+
+The value is followed backwards through registers, memory, system calls and all threads: moves are left out (--moves \
+shows them), computations with one operand are followed, and where it is computed from several values, was read, \
+or is a constant, the chain ends. Each line has the position before its instruction, for `clew debug --at`.
+
+Exit status: 0 if the origin is found; 1 if it isn't; 2 for a wrong command line or expression; 124 if the replay \
+diverged; 125 if the recording can't be read, or replayed here.
+
+Examples:
+  clew origin crash 'job->client'
+  clew origin '$rdi'
+  clew origin crash 'total' --at 812+40 --moves
+  clew origin crash '*0x20000000a010:4' --json";
+
+#[derive(Debug, Args)]
+pub struct Origin {
+    /// The recording (default: the latest), and the value
+    #[arg(value_name = "REC WHAT", num_args = 1..=2, required = true)]
+    pub words: Vec<String>,
+
+    /// Where the value is looked at
+    #[arg(long, value_name = "POS", value_parser = clew_gdb::parse_target)]
+    pub at: Option<Target>,
+
+    /// Show moves, too
+    #[arg(long)]
+    pub moves: bool,
+
+    /// Show at most so many steps
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    pub depth: usize,
+
+    /// Which process (default: the program that was recorded)
+    #[arg(long, value_name = "P")]
+    pub pid: Option<ProcessName>,
+
+    /// Which program of a process that has run several, one exec after the other: 1 is the first (default: the last)
+    #[arg(long, value_name = "N")]
+    pub exec: Option<usize>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+
+    /// Replay without locking the processes in, on a kernel without seccomp; only for recordings that you trust like the
+    /// program itself
+    #[arg(long)]
+    pub no_jail: bool,
+}
+
+const NOT_FOUND: i32 = 1;
+const WRONG: i32 = 2;
+
+/// Why there is no answer, with the exit status for it.
+struct Failed(i32, String);
+
+pub fn origin(line: &Origin, envp: &[&CStr]) -> i32 {
+    match answer(line, envp) {
+        Ok(status) => status,
+        Err(Failed(status, message)) => {
+            for (n, line) in message.lines().enumerate() {
+                let line = text::plain(line);
+                match n {
+                    0 => eprintln!("clew: {line}"),
+                    _ => eprintln!("{line}"),
+                }
+            }
+            status
+        }
+    }
+}
+
+fn answer(line: &Origin, envp: &[&CStr]) -> Result<i32, Failed> {
+    let (recording, what) = match &line.words[..] {
+        [what] => (None, what),
+        [recording, what] => (Some(OsStr::new(recording)), what),
+        _ => return Err(Failed(WRONG, "a recording and a value, no more".into())),
+    };
+    let unable = |error: &dyn std::fmt::Display| Failed(CANT_REPLAY, error.to_string());
+    let Opened {
+        name, recording, ..
+    } = recordings::open(envp, recording).map_err(|why| Failed(why.failed(), String::new()))?;
+    let stream = process::program(recording.streams(), line.pid, line.exec)
+        .map_err(|why| unable(&format!("{why}; clew info {name} shows its processes")))?;
+    let variable = |name: &str| variables::get(envp, name);
+    let options = run::options(&Engine::default(), &variable).map_err(|m| Failed(WRONG, m))?;
+    let mut settings = Settings::new(options);
+    settings.unlocked = line.no_jail;
+    let mut timeline = Timeline::open(&recording, stream, settings).map_err(|e| unable(&e))?;
+    let failed = |error: clew_timeline::Error| match error {
+        error @ (clew_timeline::Error::Diverged(_) | clew_timeline::Error::Unsteady(_)) => {
+            Failed(DIVERGED, error.to_string())
+        }
+        error => Failed(CANT_REPLAY, error.to_string()),
+    };
+    timeline
+        .seek(line.at.unwrap_or(Target::End))
+        .map_err(failed)?;
+    let mut program = Program::new(&recording);
+    let (value, shown) = meant(&mut timeline, &mut program, what)?;
+    let log = recording.stream(stream).map_err(|e| unable(&e))?;
+    let all = clew_slice::origin::origin(&mut timeline, log, &value).and_then(|chain| {
+        let told = tell(&mut timeline, &mut program, &chain, line.moves, line.depth)?;
+        Ok((chain, told))
+    });
+    let (chain, told) = all.map_err(|error| match error {
+        Error::Timeline(error) => failed(error),
+        error => Failed(CANT_REPLAY, error.to_string()),
+    })?;
+    match line.json {
+        true => text::print(&format!("{:#}\n", as_json(what, &shown, &chain, &told))),
+        false => text::print(&as_text(what, &shown, &chain, &told)),
+    }
+    Ok(match chain.ending {
+        Ending::Interrupted => NOT_FOUND,
+        _ => 0,
+    })
+}
+
+/// What is asked about, and its value as text where the timeline stands.
+fn meant(
+    timeline: &mut Timeline,
+    program: &mut Program,
+    what: &str,
+) -> Result<(Value, String), Failed> {
+    let wrong = |message: String| Failed(WRONG, message);
+    let what = what.trim();
+    if let Some(name) = what.strip_prefix('$') {
+        let register = register_named(name)
+            .ok_or_else(|| wrong(format!("${name} is no general or vector register")))?;
+        let thread = timeline.at().thread;
+        return Ok((
+            Value::Register {
+                thread,
+                register,
+                bytes: 0..register.size() as u8,
+            },
+            String::new(),
+        ));
+    }
+    if let Some((addr, len)) = bytes(what) {
+        return Ok((Value::Memory { addr, len }, String::new()));
+    }
+    clew_symbols::expr::check(what).map_err(|problem| wrong(problem.pointed(what)))?;
+    const TICKS: u64 = 10_000_000;
+    let answer = program
+        .evaluate(timeline, what, &mut Bindings::default(), TICKS)
+        .map_err(|error| Failed(CANT_REPLAY, error.to_string()))?;
+    let value = answer
+        .value
+        .map_err(|problem| wrong(problem.pointed(what)))?;
+    match value.memory {
+        Some((addr, len)) if len > 0 => Ok((Value::Memory { addr, len }, value.text)),
+        _ => Err(wrong(format!(
+            "`{what}` isn't in memory here: it is computed, or the compiler keeps it in a register\nask for the \
+             register ($rax), or for a variable that it comes from"
+        ))),
+    }
+}
+
+/// `*ADDR:LEN`.
+fn bytes(text: &str) -> Option<(u64, u64)> {
+    let (addr, len) = text.strip_prefix('*')?.split_once(':')?;
+    let number = |text: &str| match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    };
+    let len = number(len)?;
+    (1..=1 << 20)
+        .contains(&len)
+        .then_some(())
+        .and(Some((number(addr)?, len)))
+}
+
+fn place_of(told: &Told) -> String {
+    let function = told.function.as_deref().unwrap_or("??");
+    match (&told.file, told.line) {
+        (Some(file), Some(line)) => {
+            let file = file.rsplit('/').next().unwrap_or(file);
+            format!("{function} {file}:{line}")
+        }
+        _ => format!("{function} {:#x}", told.pc),
+    }
+}
+
+fn values(told: &Told) -> String {
+    let one = |(name, value): &(String, Option<u64>)| match value {
+        Some(value) => format!("{name} = {value:#x}"),
+        None => name.clone(),
+    };
+    let used: Vec<String> = told.used.iter().map(one).collect();
+    match &told.wrote {
+        Some(wrote) if used.is_empty() => one(wrote),
+        Some(wrote) => format!("{} from {}", one(wrote), used.join(", ")),
+        None if used.is_empty() => String::new(),
+        None => format!("from {}", used.join(", ")),
+    }
+}
+
+fn as_text(what: &str, shown: &str, chain: &Chain, told: &[Told]) -> String {
+    let style = text::Style::stdout();
+    let mut all = match shown {
+        "" => format!("{}\n", style.bold(&text::plain(what))),
+        shown => {
+            let value = format!("{what} = {shown}");
+            format!("{}\n", style.bold(&text::plain(&value)))
+        }
+    };
+    for told in told {
+        let position = style.good(&told.position.to_string());
+        let place = text::plain(&place_of(told));
+        let line = format!("  {position}  thread {}  {place}\n", told.thread);
+        all.push_str(&line);
+        let values = values(told);
+        let code = format!("      {}  ; {values}\n", told.text);
+        all.push_str(&style.faint(&code));
+    }
+    let moves = chain.steps.iter().filter(|step| step.moved).count();
+    let shown_moves = told.iter().filter(|told| told.moved).count();
+    let left = chain.steps.len() - moves - (told.len() - shown_moves);
+    if left > 0 {
+        let more = text::counted(left as u64, "step");
+        all.push_str(&format!("  ... {more} more (--depth)\n"));
+    }
+    let end = match &chain.ending {
+        Ending::Computed => "computed there, from several values".into(),
+        Ending::Constant => "a constant of the program".into(),
+        Ending::Beginning => {
+            "there from the beginning: of the program's file, its arguments, or never written"
+                .into()
+        }
+        Ending::Interrupted => "not followed any further".into(),
+        Ending::Event {
+            position,
+            thread,
+            kind,
+        } => format!("came in by {} at {position}, thread {thread}", event(kind)),
+    };
+    all.push_str(&format!("  {}\n", style.bold(&end)));
+    let looked = text::count(chain.instructions);
+    let note = format!(
+        "  {}, {looked} instructions looked through\n",
+        text::counted(moves as u64, "move")
+    );
+    all.push_str(&style.faint(&note));
+    all
+}
+
+fn event(kind: &EventKind) -> String {
+    match kind {
+        EventKind::Call(call) => {
+            format!("{}()", clew_calls::table::lookup(u64::from(call.nr)).name)
+        }
+        EventKind::Resumed => "a system call that had waited".into(),
+        EventKind::Instruction => "an instruction that the machine answers".into(),
+        EventKind::Signal { signo } => format!("signal {signo}, whose frame it is in"),
+        EventKind::Shared => "another process that shares this memory".into(),
+        EventKind::NewThread => "the making of its thread".into(),
+        EventKind::Started => "exec".into(),
+        EventKind::Other => "an event".into(),
+    }
+}
+
+fn as_json(what: &str, shown: &str, chain: &Chain, told: &[Told]) -> serde_json::Value {
+    let named = |(name, value): &(String, Option<u64>)| json!({ "name": name, "value": value.map(|value| format!("{value:#x}")) });
+    let steps: Vec<serde_json::Value> = told
+        .iter()
+        .map(|told| {
+            json!({
+                "position": told.position.to_string(),
+                "thread": told.thread,
+                "pc": format!("{:#x}", told.pc),
+                "instruction": told.text,
+                "moved": told.moved,
+                "function": told.function,
+                "file": told.file,
+                "line": told.line,
+                "used": told.used.iter().map(named).collect::<Vec<_>>(),
+                "wrote": told.wrote.as_ref().map(named),
+            })
+        })
+        .collect();
+    let ending = match &chain.ending {
+        Ending::Computed => json!({ "kind": "computed" }),
+        Ending::Constant => json!({ "kind": "constant" }),
+        Ending::Beginning => json!({ "kind": "beginning" }),
+        Ending::Interrupted => json!({ "kind": "interrupted" }),
+        Ending::Event {
+            position,
+            thread,
+            kind,
+        } => json!({
+            "kind": "event",
+            "position": position.to_string(),
+            "thread": thread,
+            "call": match kind {
+                EventKind::Call(call) => Some(clew_calls::table::lookup(u64::from(call.nr)).name),
+                _ => None,
+            },
+        }),
+    };
+    json!({
+        "what": what,
+        "value": shown,
+        "steps": steps,
+        "ending": ending,
+        "instructions": chain.instructions,
+    })
+}
