@@ -17,12 +17,12 @@
 #![forbid(unsafe_code)]
 
 mod cells;
-mod events;
+pub mod events;
 mod flows;
 mod live;
 pub mod origin;
 pub mod tell;
-mod walk;
+pub mod walk;
 
 pub use events::Kind as EventKind;
 

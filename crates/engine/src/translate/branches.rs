@@ -209,11 +209,11 @@ impl Translation<'_> {
             self.tick_and_go(target);
             return Next::End;
         }
-        self.follow_or_go(target)
+        self.follow_or_go(target, false)
     }
 
-    /// Goes on decoding at `target` if that is new code of this region.
-    pub(super) fn follow_or_go(&mut self, target: u64) -> Next {
+    /// Goes on decoding at `target` if that is new code of this region. `ticked`: the instruction has counted a tick.
+    pub(super) fn follow_or_go(&mut self, target: u64, ticked: bool) -> Next {
         let new = self.shape.optimise
             && !self.leaves()
             && self.keeps_up_with(target)
@@ -229,7 +229,7 @@ impl Translation<'_> {
         if new {
             Next::Follow(target)
         } else {
-            let ticks = !self.is_ours(target);
+            let ticks = ticked || !self.is_ours(target);
             self.trace_end(true, ticks as u8);
             self.go_to(target);
             Next::End
@@ -239,7 +239,7 @@ impl Translation<'_> {
     pub(super) fn call(&mut self, ins: &Instruction) -> Next {
         let target = ins.near_branch_target();
         self.push_return(ins.next_ip());
-        let next = self.follow_or_go(target);
+        let next = self.follow_or_go(target, false);
         if matches!(next, Next::Follow(_)) {
             if self.frames.len() >= MAX_CALL_DEPTH {
                 self.frames.remove(0);
@@ -333,7 +333,7 @@ impl Translation<'_> {
             let out = self.code.jcc(CC_Z);
             self.bind_budget(out, back, Exit::Budget as usize);
         }
-        self.follow_or_go(back)
+        self.follow_or_go(back, true)
     }
 
     /// `jmp` or `call` through a register or memory.

@@ -7,7 +7,6 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -104,20 +103,18 @@ pub fn start(recording: &Recording, stream: StreamId, wish: &Wish) -> Result<Sta
     let mut mine = Vec::with_capacity(CHANNELS);
     let mut theirs = Vec::with_capacity(CHANNELS);
     for _ in 0..CHANNELS {
-        let (here, there) = socket_pair().map_err(no("socket"))?;
-        // SAFETY: just made, nobody else's.
-        unsafe {
-            mine.push(OwnedFd::from_raw_fd(here));
-            theirs.push(OwnedFd::from_raw_fd(there));
-        }
+        let (here, there) = owned_pair().map_err(no("socket"))?;
+        mine.push(here);
+        theirs.push(there);
     }
     let mut buffers = Vec::with_capacity(BUFFERS);
     for _ in 0..BUFFERS {
         buffers.push(buffer::create().map_err(no("shared memory"))?);
     }
     let (held, end) = leash::new().map_err(no("pipe"))?;
-    let (here, there) = UnixDatagram::pair().map_err(no("socket"))?;
-    let (tells, hears) = UnixDatagram::pair().map_err(no("socket"))?;
+    // Of a kind that tells when the other side is gone.
+    let (here, there) = owned_pair().map_err(no("socket"))?;
+    let (tells, hears) = owned_pair().map_err(no("socket"))?;
     let options = wish.options;
     let told = Told {
         folder: recording.folder().into(),
@@ -137,7 +134,7 @@ pub fn start(recording: &Recording, stream: StreamId, wish: &Wish) -> Result<Sta
     let child = Command::new(program)
         .arg(ARGUMENT)
         .env_clear()
-        .stdin(Stdio::from(OwnedFd::from(hears)))
+        .stdin(Stdio::from(hears))
         .stdout(Stdio::null())
         .spawn()
         .map_err(|error| format!("{} can't be started: {error}", program.display()))?;
@@ -165,6 +162,12 @@ pub fn start(recording: &Recording, stream: StreamId, wish: &Wish) -> Result<Sta
         leash: held,
         guard,
     })
+}
+
+fn owned_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (here, there) = socket_pair()?;
+    // SAFETY: just made, nobody else's.
+    Ok(unsafe { (OwnedFd::from_raw_fd(here), OwnedFd::from_raw_fd(there)) })
 }
 
 /// This process is to become a worker, and is told on its standard input which one. Never returns.
