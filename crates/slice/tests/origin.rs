@@ -18,7 +18,7 @@ use common::{Random, open, record_program};
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 
 /// Questions asked of each program.
-const QUESTIONS: usize = 60;
+const QUESTIONS: usize = 20;
 
 fn main() {
     let seed = std::env::var("CLEW_SEED").ok();
