@@ -214,7 +214,7 @@ impl<'a> Session<'a> {
     /// Text on gdb's console; only while gdb waits for the program.
     pub(crate) fn say(&self, text: &str) -> Result<()> {
         match &self.wire {
-            Some(wire) => Ok(held(&wire).say(text)?),
+            Some(wire) => Ok(held(wire).say(text)?),
             None => Ok(()),
         }
     }
@@ -333,7 +333,7 @@ impl<'a> Session<'a> {
     fn set(&mut self, rest: &[u8]) -> Result<Answer> {
         if rest == b"StartNoAckMode" {
             if let Some(wire) = &self.wire {
-                let mut wire = held(&wire);
+                let mut wire = held(wire);
                 // The last one that is acknowledged.
                 wire.send(b"OK")?;
                 wire.stop_acknowledging();

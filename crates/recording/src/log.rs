@@ -163,10 +163,20 @@ impl Chunk {
     }
 }
 
+/// From this version on the header has a checksum: a damaged version is not an earlier one.
+pub const SUMMED: u32 = 3;
+
+/// What is behind the version in a header that begins with these bytes.
+pub fn header_sum(begin: &[u8]) -> [u8; 4] {
+    crc32fast::hash(begin).to_le_bytes()
+}
+
 pub fn file_header() -> [u8; FILE_HEADER] {
     let mut bytes = [0; FILE_HEADER];
     bytes[..8].copy_from_slice(&MAGIC);
     bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    let sum = header_sum(&bytes[..12]);
+    bytes[12..].copy_from_slice(&sum);
     bytes
 }
 

@@ -310,10 +310,15 @@ fn check_header(file: &File, path: &Path) -> Result<(), OpenError> {
             },
         });
     }
-    if header[..8] != log::MAGIC || header[12..] != [0; 4] {
+    let found = u32::from_le_bytes([8, 9, 10, 11].map(|n| header[n]));
+    let sum = match found {
+        0..log::SUMMED => [0; 4],
+        _ => log::header_sum(&header[..12]),
+    };
+    let good = found > log::VERSION || header[12..] == sum;
+    if header[..8] != log::MAGIC || !good {
         return Err(OpenError::NotALog(path.into()));
     }
-    let found = u32::from_le_bytes([8, 9, 10, 11].map(|n| header[n]));
     match found {
         0 => Err(OpenError::NotALog(path.into())),
         // What earlier versions have, later ones have too.

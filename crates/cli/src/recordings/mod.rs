@@ -20,7 +20,7 @@ use clew_engine::replay::tree;
 use clew_recording::event::StreamId;
 use clew_recording::folder::{FolderError, Recordings};
 use clew_recording::reader::Recording;
-use clew_recording::summary::{self, End};
+use clew_recording::summary::{End, Summary};
 
 /// The folder of this user's recordings.
 pub fn place(envp: &[&CStr]) -> Result<Recordings, FolderError> {
@@ -51,9 +51,11 @@ pub fn name(folder: &Path) -> String {
         .into_owned()
 }
 
-/// How much work a stream is, by what is known of it; 0 if nothing is.
+/// How much work a stream is, by what was found out of it before; 0 if nothing was. Who only looks leaves nothing behind.
 pub fn work(recording: &Recording, stream: StreamId) -> u64 {
-    let summary = summary::of(recording.folder());
+    let log = recording.folder().join(clew_recording::log::NAME);
+    let size = log.metadata().map_or(0, |meta| meta.len());
+    let summary = Summary::kept(recording.folder(), size);
     let streams = summary.map(|summary| summary.streams).unwrap_or_default();
     let found = streams.iter().find(|one| one.id == stream);
     found.map_or(0, |one| tree::work(one.ticks, one.events))

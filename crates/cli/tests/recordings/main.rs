@@ -185,21 +185,37 @@ fn nobody_goes_missing_in_silence() {
 }
 
 #[test]
-fn recordings_of_the_first_format_are_read() {
+fn recordings_of_earlier_formats_are_read() {
     let place = Place::new("first-format");
-    let folder = place.recording("old", 1).simple(3);
-    let mut log = std::fs::read(folder.join("log")).unwrap();
-    log[8] = 1;
-    std::fs::write(folder.join("log"), log).unwrap();
-    let meta = std::fs::read_to_string(folder.join("meta.json")).unwrap();
-    let old = meta.replace("\"format\": 2", "\"format\": 1");
-    assert_ne!(meta, old);
-    std::fs::write(folder.join("meta.json"), old).unwrap();
-    let text = place.good(&["info", "old"]);
-    assert!(
-        text.contains("exit 3") && !text.contains("can't be"),
-        "{text}"
-    );
+    for format in [1, 2] {
+        let name = format!("old-{format}");
+        let note = "deadlock: no thread can ever go on\nthread 100 waits at 0x10 to be woken";
+        let records = Records::default()
+            .event(start(100, FIRST, 0, &["/bin/demo"]))
+            .event(Event::Note(note))
+            .event(Event::Exited {
+                ticks: 5,
+                status: 3,
+            });
+        let folder = place.recording(&name, 1).stream(1, records).finish();
+        let mut log = std::fs::read(folder.join("log")).unwrap();
+        log[8] = format;
+        log[12..16].fill(0);
+        std::fs::write(folder.join("log"), log).unwrap();
+        let meta = std::fs::read_to_string(folder.join("meta.json")).unwrap();
+        let old = meta.replace("\"format\": 3", &format!("\"format\": {format}"));
+        assert_ne!(meta, old);
+        std::fs::write(folder.join("meta.json"), old).unwrap();
+        let text = place.good(&["info", &name]);
+        assert!(
+            text.contains("exit 3") && !text.contains("can't be"),
+            "{text}"
+        );
+        let summary: serde_json::Value =
+            serde_json::from_str(&place.good(&["info", &name, "--json"])).unwrap();
+        let told = summary["summary"]["deadlock"].as_str().unwrap_or_default();
+        assert!(told.contains("thread 100 waits"), "{told}");
+    }
 }
 
 #[test]
