@@ -1,5 +1,6 @@
 # Bash with job control and traps: background jobs stopped, continued, killed; a coprocess.
 # needs: bash ps
+# stops: own
 bash -c '
 set -m
 sleep 100 & echo "jobs $(jobs | wc -l)"; kill %1; wait %1; echo "status $?"

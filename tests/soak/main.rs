@@ -168,7 +168,7 @@ fn one(seed: u64, pick: &Pick, random: &mut Random, keep: &Path) -> Option<Strin
     let made = Recording::of(&pick.job, &options);
     pick.prepare();
     let load = Load::new(random.below(3));
-    let pokes = pokes(random);
+    let pokes = pokes(pick, random);
     let recorded = made.job.run_with(|pid| poke(pid, pokes));
     drop(load);
     let what = broken(&recorded).or_else(|| {
@@ -249,7 +249,7 @@ impl Drop for Load {
 }
 
 /// When to send what: signals that programs don't mind.
-fn pokes(random: &mut Random) -> Vec<(Duration, Signal)> {
+fn pokes(pick: &Pick, random: &mut Random) -> Vec<(Duration, Signal)> {
     if random.below(3) != 0 {
         return Vec::new();
     }
@@ -260,6 +260,7 @@ fn pokes(random: &mut Random) -> Vec<(Duration, Signal)> {
             match random.below(3) {
                 0 => vec![(after, Signal::WINCH)],
                 1 => vec![(after, Signal::URG)],
+                _ if pick.stops => Vec::new(),
                 _ => vec![(after, Signal::STOP), (pause, Signal::CONT)],
             }
         })

@@ -15,6 +15,8 @@ pub struct Pick {
     pub job: Job,
     /// It can do with short reads, interrupted calls and the like.
     pub bears_chaos: bool,
+    /// It stops and continues processes itself.
+    pub stops: bool,
     workload: Option<Workload>,
 }
 
@@ -179,11 +181,13 @@ impl Picks {
         // Of this process alone: soaks may run beside each other.
         let test = format!("soak.{}.{seed}", std::process::id());
         let mut workload = None;
+        let mut stops = false;
         let (mut bears_chaos, job) = (
             false,
             match kind {
                 Kind::Guest(source) => {
                     let header = Header::read(&source.path);
+                    stops = header.stops;
                     let variants = compile::variants(&source.path, &header);
                     let variant = &variants[random.below(variants.len())];
                     let job = guests::job(&test, &source.path, &header, variant);
@@ -191,6 +195,7 @@ impl Picks {
                 }
                 Kind::Workload(source) => {
                     let header = Header::read(&source.path);
+                    stops = header.stops;
                     let made = Workload::new(&test, &source.name, &source.path, &header)?;
                     workload.insert(made).job.clone()
                 }
@@ -217,6 +222,7 @@ impl Picks {
             name: name.to_owned(),
             job,
             bears_chaos,
+            stops,
             workload,
         })
     }

@@ -36,6 +36,8 @@ pub struct Header {
     pub long: bool,
     /// Left to `make test-all` when recorded.
     pub recorded_long: bool,
+    /// It stops and continues processes itself, and nobody else may: a SIGCONT too many ends what it waits to see.
+    pub stops: bool,
     pub timeout: Duration,
     /// Files of the working directory that may differ.
     pub ignore: Vec<String>,
@@ -56,6 +58,7 @@ impl Default for Header {
             unrecordable: false,
             long: false,
             recorded_long: false,
+            stops: false,
             timeout: Duration::from_secs(30),
             ignore: Vec::new(),
         }
@@ -94,6 +97,7 @@ impl Header {
                 "recorded" if value == "no" => header.unrecordable = true,
                 "run" if value == "long" => header.long = true,
                 "recorded" if value == "long" => header.recorded_long = true,
+                "stops" if value == "own" => header.stops = true,
                 "timeout" => {
                     let seconds = value.parse().map_err(|_| "timeout: is in seconds")?;
                     header.timeout = Duration::from_secs(seconds);

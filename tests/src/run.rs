@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -95,7 +96,7 @@ impl Job {
 
     /// The command with its surroundings, not started.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = attentive(&self.program, ignores_keys());
         command.args(&self.args).current_dir(&self.dir).env_clear();
         command.envs(BASE_ENV.iter().copied());
         command.env("HOME", home()).env("PWD", &self.dir);
@@ -154,6 +155,32 @@ impl Job {
         }
         line
     }
+}
+
+/// Whether this process ignores SIGINT or SIGQUIT, as all that a script starts in the background does: programs
+/// inherit that, and those that wait for somebody to die by one of them would wait for ever.
+fn ignores_keys() -> bool {
+    static IGNORES: OnceLock<bool> = OnceLock::new();
+    *IGNORES.get_or_init(|| {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        ignored(&status) & 0b110 != 0
+    })
+}
+
+/// The set of ignored signals in a `/proc/PID/status`.
+fn ignored(status: &str) -> u64 {
+    let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    set.map_or(0, |set| u64::from_str_radix(set.trim(), 16).unwrap_or(0))
+}
+
+/// A command that has SIGINT and SIGQUIT at their defaults, whoever started the tests.
+fn attentive(program: &Path, ignored: bool) -> Command {
+    if !ignored {
+        return Command::new(program);
+    }
+    let mut command = Command::new("env");
+    command.arg("--default-signal=INT,QUIT").arg(program);
+    command
 }
 
 /// The files of a run, beside its working directory so that the guest doesn't see them.
@@ -273,4 +300,22 @@ fn quote(word: &str) -> String {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_begin_with_the_signals_of_a_terminal() {
+        let program = attentive(Path::new("grep"), true);
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' INT QUIT; exec \"$@\"", "sh"]);
+        command.arg(program.get_program()).args(program.get_args());
+        let output = command.args(["SigIgn", "/proc/self/status"]).output();
+        let status = String::from_utf8(output.unwrap().stdout).unwrap();
+        assert!(status.starts_with("SigIgn:"), "{status}");
+        assert_eq!(ignored(&status) & 0b110, 0, "{status}");
+        assert_eq!(ignored("Name:\tx\nSigIgn:\t0000000000001006\n"), 0x1006);
+    }
 }

@@ -84,6 +84,7 @@ impl Handover {
         number("chaos", chaos.any().then_some(i64::from(chaos.bits())));
         number("deadlock", flag(self.options.stop_at_deadlock));
         number("turns", flag(self.options.turns));
+        number("sharing", flag(self.options.sharing));
         number("hook", flag(self.options.hook));
         let some = |n: u64| Some(n as i64).filter(|&n| n != 0);
         number("line", some(self.own.lineage));
@@ -180,6 +181,7 @@ impl Handover {
                 "chaos" => options.chaos = Kinds::from_bits(number()? as u8),
                 "deadlock" => options.stop_at_deadlock = true,
                 "turns" => options.turns = true,
+                "sharing" => options.sharing = true,
                 "hook" => options.hook = true,
                 "line" => handover.own.lineage = number()? as u64,
                 "children" => handover.own.children = number()? as u64,
@@ -293,6 +295,7 @@ mod tests {
             chaos: Kinds::from_bits(5),
             stop_at_deadlock: true,
             turns: true,
+            sharing: true,
             hook: true,
             ..Options::default()
         };

@@ -106,6 +106,8 @@ pub struct Options {
     pub stop_at_deadlock: bool,
     /// A line for each turn.
     pub turns: bool,
+    /// A line for each process, about pages of shared memory that changed hands.
+    pub sharing: bool,
     /// Have signals that kill by default come to the engine first, as while recording.
     pub hook: bool,
     /// Tell about system calls that the table doesn't know.
@@ -136,6 +138,7 @@ impl Options {
                 None if word == "pages" => self.pages = true,
                 None if word == "calls" => self.warn_calls = true,
                 None if word == "turns" => self.turns = true,
+                None if word == "sharing" => self.sharing = true,
                 None if word == "hook" => self.hook = true,
                 None if word == "lockstep" => self.lockstep = Some(u64::MAX),
                 Some(("bisect", n)) => self.bisect = Some(number(n)?),

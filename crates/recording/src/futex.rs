@@ -25,6 +25,12 @@ pub fn wake(word: &AtomicU32) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
 }
 
+/// Wakes one who waits for `word`, if there is any.
+pub fn wake_one(word: &AtomicU32) {
+    // SAFETY: the kernel doesn't touch the word.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };
+}
+
 /// The kernel's view of the locks that a thread holds (`struct robust_list_head`, one lock long): when
 /// the thread ends, or its process execs, the kernel marks the lock's word with [`OWNER_DIED`].
 #[repr(C)]

@@ -139,7 +139,7 @@ pub fn sharing_offset(slots: usize) -> usize {
 }
 
 pub fn length(slots: usize) -> usize {
-    sharing_offset(slots) + crate::sharing::SIZE + slots * crate::sharing::COPIES
+    sharing_offset(slots) + crate::sharing::SIZE + crate::sharing::COPIES
 }
 
 pub fn map_control(fd: RawFd) -> io::Result<*mut Control> {

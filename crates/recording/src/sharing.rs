@@ -7,16 +7,20 @@
 //! what they are a page of, not by address. Who gets what, and when, is in [`rules`]; here is the lock, and waiting.
 //!
 //! An owner keeps its pages until somebody asks, and for a *stint* even then: processes that use the same pages
-//! run one after the other, each long enough that most of its time goes into its work. One whose stint is over gives
-//! up what it is asked for and steps aside, for a stint: as it is away meanwhile, all its pages can be
-//! taken without asking for each.
+//! run one after the other, each long enough that most of its time goes into its work. One whose stint is over
+//! steps aside for those who asked, for a stint: as it is away meanwhile, all its pages can be taken without asking for each.
 
+mod copies;
 mod hold;
 #[cfg(test)]
 mod model;
 mod rules;
+mod versions;
 
+use std::cell::Cell;
+use std::collections::HashSet;
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use std::time::Duration;
 
@@ -26,16 +30,21 @@ use crate::futex;
 use crate::maps::Object;
 use crate::shared::{self, MOST_SLOTS, PAGE, state};
 
+pub(crate) use copies::COPIES;
+use copies::Copy;
+pub use copies::{Each, Look, Wanted};
+use hold::Room;
 pub use hold::{Hold, Letter, Lost, PageOf};
-use rules::{LETTERS, Member, Page, Rules, Taken, Use, Waits, Who};
+use rules::{Member, Page, Rules, Use, Waits, Who};
+pub use versions::Version;
 
 /// Pages that can be owned: 4 GiB of shared memory.
 const PAGES: usize = 1 << 20;
 const USES: usize = 8192;
-/// A process that has come back isn't disturbed for so long, in units of 1024 cycles: about 400 µs.
-const STINT: u32 = 1000;
+/// A process that has come back isn't disturbed for so long, in units of 1024 cycles: about 800 µs.
+const STINT: u32 = 2000;
 /// So long one waits for all that it wants to regain: about 20 ms.
-const PATIENCE: u32 = 50 * STINT;
+const PATIENCE: u32 = 25 * STINT;
 const LONG_WAIT: Duration = Duration::from_millis(1);
 /// Set in the lock's word while somebody waits for it.
 const CONTENDED: u32 = 1 << 31;
@@ -49,6 +58,8 @@ pub(crate) struct Table {
     waiters: AtomicU32,
     objects: AtomicU64,
     uses_end: AtomicU32,
+    /// How many pages have a copy.
+    copies: AtomicU32,
     uses: [Use; USES],
     members: [Member; MOST_SLOTS],
     pages: [Page; PAGES],
@@ -57,14 +68,19 @@ pub(crate) struct Table {
 /// The size of the table in the channel's file.
 pub(crate) const SIZE: usize = size_of::<Table>().next_multiple_of(PAGE);
 
-/// The size of the copies of pages that were taken from one process; behind the table there is room for each slot's.
-pub(crate) const COPIES: usize = LETTERS * PAGE;
-
 /// What is in a page, in words: compared with the CPU's vectors, where libc's `memcmp` takes byte by byte.
 pub type Contents = [u64; PAGE / 8];
 
-/// Reads a page of this process, whether or not it may use it; false if it can't be read.
-pub type Read<'a> = &'a dyn Fn(PageOf, &mut Contents) -> bool;
+/// How a process comes back.
+#[derive(Debug, Default)]
+pub struct Back {
+    /// Pages that others have: to be closed.
+    pub lost: Vec<Lost>,
+    /// Objects that another process has begun to use as well.
+    pub govern: Vec<u64>,
+    /// How many pages were regained.
+    pub regained: usize,
+}
 
 /// A page's place in the table.
 pub type Entry = u32;
@@ -72,11 +88,13 @@ pub type Entry = u32;
 /// The table as one process uses it.
 pub struct Sharing {
     table: &'static Table,
-    /// The copies of all processes, once they are needed.
-    copies: AtomicPtr<[Contents; LETTERS]>,
+    /// Copies of pages, once they are needed.
+    copies: AtomicPtr<Copy>,
     channel: Channel,
     stream: StreamId,
     index: usize,
+    /// Of the kernel thread that runs the guest.
+    tid: AtomicU32,
 }
 
 /// A number for an object, never 0.
@@ -122,6 +140,7 @@ impl Sharing {
             channel: *channel,
             stream,
             index: 0,
+            tid: AtomicU32::new(futex::tid()),
         };
         sharing.become_stream(stream)?;
         Ok(sharing)
@@ -132,6 +151,7 @@ impl Sharing {
         let (index, _) = self.channel.find(stream).ok_or(io::ErrorKind::BrokenPipe)?;
         self.stream = stream;
         self.index = index;
+        self.tid.store(futex::tid(), Relaxed);
         let _locked = self.lock();
         let me = self.me();
         me.doing.store(rules::doing::RUNS, Relaxed);
@@ -141,15 +161,16 @@ impl Sharing {
         me.overflow.store(0, Relaxed);
         me.count.store(0, Relaxed);
         me.pid.store(shared::pid(), Relaxed);
-        me.tid.store(futex::tid() as i32, Relaxed);
+        me.tid.store(self.tid.load(Relaxed) as i32, Relaxed);
         Ok(())
     }
 
     /// The kernel thread that calls runs the guest from now on.
     pub fn on_this_thread(&self) {
+        self.tid.store(futex::tid(), Relaxed);
         let _locked = self.lock();
         self.me().pid.store(shared::pid(), Relaxed);
-        self.me().tid.store(futex::tid() as i32, Relaxed);
+        self.me().tid.store(self.tid.load(Relaxed) as i32, Relaxed);
     }
 
     /// A number for new shared memory, which nobody else has.
@@ -163,7 +184,7 @@ impl Sharing {
 
     fn lock(&self) -> Locked<'static> {
         let table = self.table;
-        let me = futex::tid();
+        let me = self.tid.load(Relaxed);
         for _ in 0..100 {
             if table.lock.compare_exchange(0, me, Acquire, Relaxed).is_ok() {
                 return Locked(table);
@@ -198,10 +219,18 @@ impl Sharing {
     }
 
     fn step_locked<T>(&self, step: impl FnOnce(&Rules, Who) -> T) -> T {
-        let living = |stream| {
+        let find = |stream| {
             let (index, slot) = self.channel.find(stream)?;
             let owned = slot.owner.load(SeqCst) & futex::OWNER != 0;
             (owned && slot.state.load(SeqCst) == state::LIVE).then_some(index)
+        };
+        // Many pages are asked about at once, and most have the same owner.
+        let last = Cell::new((0, None));
+        let living = |stream| {
+            if last.get().0 != stream {
+                last.set((stream, find(stream)));
+            }
+            last.get().1
         };
         let rules = Rules {
             uses: &self.table.uses,
@@ -221,6 +250,15 @@ impl Sharing {
     pub fn page(&self, object: u64, page: u64) -> Option<Entry> {
         let key = object.wrapping_add(page.wrapping_mul(0xd6e8_feb8_6659_fd93)) | 1;
         let first = (object >> 16).wrapping_add(page) as usize;
+        // None is ever removed: most are found without the lock.
+        for probe in 0..PAGES {
+            let at = (first + probe) % PAGES;
+            match self.table.pages[at].key.load(Acquire) {
+                found if found == key => return Some(at as Entry),
+                0 => break,
+                _ => {}
+            }
+        }
         let _locked = self.lock();
         for probe in 0..PAGES {
             let at = (first + probe) % PAGES;
@@ -229,7 +267,7 @@ impl Sharing {
                 return Some(at as Entry);
             }
             if found == 0 {
-                self.table.pages[at].key.store(key, Relaxed);
+                self.table.pages[at].key.store(key, Release);
                 return Some(at as Entry);
             }
         }
@@ -240,79 +278,44 @@ impl Sharing {
         self.table.pages[entry as usize].owner.load(Acquire) == self.stream
     }
 
-    /// The copies of the process in a slot; `None` if they can't be mapped.
-    fn copies_of(&self, index: usize) -> Option<*mut [Contents; LETTERS]> {
-        if self.copies.load(Relaxed).is_null() {
-            let slots = self.channel.control().slots as usize;
-            let at = self.channel.sharing_offset() + SIZE;
-            let place = shared::map(std::ptr::null_mut(), slots * COPIES, self.channel.fd(), at);
-            self.copies.store(place.ok()?.cast(), Relaxed);
-        }
-        // SAFETY: mapped for all slots, for good.
-        Some(unsafe { self.copies.load(Relaxed).add(index) })
-    }
-
-    /// What was in a page when it was taken, by where the letter about it is. Good until this process is away again.
-    pub fn copy(&self, letter: usize) -> Option<&Contents> {
-        let copies = self.copies_of(self.index)?;
-        // SAFETY: mapped for good; only who takes a page from this process writes there, and it isn't away.
-        unsafe { (*copies).get(letter) }
-    }
-
-    /// A page was taken: copies it for whom it was taken from. Under the lock.
-    fn copy_for(
-        &self,
-        rules: &Rules,
-        taken: &Taken,
-        page: PageOf,
-        read: Read,
-    ) -> Option<&Contents> {
-        let (index, letter) = taken.from?;
-        // SAFETY: mapped for good; its process is away, and all others want the lock for this.
-        let copy = unsafe { &mut (*self.copies_of(index)?)[letter] };
-        read(page, copy).then(|| {
-            rules.copied((index, letter));
-            &*copy
-        })
-    }
-
-    /// Takes a page if its owner doesn't use it. True if nobody has ever owned it.
-    pub fn try_acquire(&self, entry: Entry, page: PageOf, read: Read) -> Option<bool> {
+    /// Takes a page if its owner doesn't use it; `each` sees what is new in it.
+    pub fn try_acquire(&self, entry: Entry, wanted: &Wanted, each: &mut Each) -> bool {
         self.step(|rules, me| {
-            let taken = rules.take(me, entry).ok()?;
-            self.copy_for(rules, &taken, page, read);
-            Some(taken.first)
+            let taken = rules.take(me, entry);
+            let taken = taken.map(|taken| self.taken(rules, &taken, wanted, each));
+            taken.is_ok()
         })
     }
 
-    /// Waits until the page is ours; meanwhile this process is away. True if nobody has ever owned it. `kick` makes a
-    /// process's thread look up from its work; `late` is called, once, when it takes very long, with the owner's pid.
+    /// Waits until the page is ours; meanwhile this process is away. `kick` makes a process's thread look up from its
+    /// work; `late` is called, once, when it takes very long, with the owner's pid.
     pub fn acquire(
         &self,
         entry: Entry,
-        page: PageOf,
-        read: Read,
+        wanted: &Wanted,
+        each: &mut Each,
         kick: &dyn Fn(i32, i32),
         late: &dyn Fn(i32),
-    ) -> bool {
+    ) {
         let begin = shared::now();
         let mut told = false;
+        let mut woken = None;
         loop {
             let locked = self.lock();
             let step = |rules: &Rules, me| {
                 let taken = rules.take_or_wait(me, entry)?;
-                self.copy_for(rules, &taken, page, read);
-                Ok(taken.first)
+                self.taken(rules, &taken, wanted, each);
+                Ok(())
             };
             let waits: Waits = match self.step_locked(step) {
-                Ok(first) => {
+                Ok(()) => {
                     self.me().since.store(cycles(), Relaxed);
-                    return first;
+                    return;
                 }
                 Err(waits) => waits,
             };
             let pid = self.table.members[waits.owner].pid.load(Relaxed);
-            self.wait_for(locked, waits, kick);
+            self.wait_for(locked, waits, kick, &mut woken);
             if !told && shared::now().saturating_sub(begin) > 5_000_000_000 {
                 told = true;
                 late(pid);
@@ -321,9 +324,15 @@ impl Sharing {
     }
 
     /// Waits for the owner of a page to give it up, or to be away.
-    fn wait_for(&self, locked: Locked, waits: Waits, kick: &dyn Fn(i32, i32)) {
+    fn wait_for(
+        &self,
+        locked: Locked,
+        waits: Waits,
+        kick: &dyn Fn(i32, i32),
+        woken: &mut Option<u32>,
+    ) {
         if waits.tell {
-            self.tell();
+            self.tell_one();
         }
         let owner = &self.table.members[waits.owner];
         let wait = match left_of(owner) {
@@ -336,72 +345,97 @@ impl Sharing {
                 LONG_WAIT
             }
         };
-        self.wait_locked(locked, wait);
+        self.wait_locked(locked, wait, woken);
     }
 
-    /// Waits for news, without the lock.
-    fn wait_locked(&self, locked: Locked, time: Duration) {
+    /// Waits for news, without the lock. News wake one who waits; if it has to wait on, it wakes another, once.
+    fn wait_locked(&self, locked: Locked, time: Duration, woken: &mut Option<u32>) {
         let seen = self.table.news.load(Relaxed);
         self.table.waiters.fetch_add(1, SeqCst);
         drop(locked);
+        if woken.replace(seen).is_some_and(|before| before != seen) {
+            futex::wake_one(&self.table.news);
+        }
         futex::wait(&self.table.news, seen, Some(time));
         self.table.waiters.fetch_sub(1, SeqCst);
     }
 
     /// The process goes on. It has lost pages; those that it will want again at once are regained if they can be had. It
-    /// waits for them, away, if it may; not for long. Of most that are regained `compare` sees what was in them and what is now,
-    /// under the lock.
-    pub fn come_back<C>(
+    /// waits for them, away, if it may; not for long. Of those that are regained `each` sees what is new in them, under the lock.
+    pub fn come_back(
         &self,
-        hold: &mut Hold<C>,
+        hold: &mut Hold,
         may_wait: bool,
         kick: &dyn Fn(i32, i32),
-        read: Read,
-        compare: &mut dyn FnMut(PageOf, &Contents, &Contents),
+        look: &dyn Look,
+        each: &mut dyn FnMut(PageOf, &Contents, Range<usize>),
     ) -> Back {
         let begin = cycles();
-        loop {
+        let mut woken = None;
+        let mut room = std::mem::take(&mut hold.room);
+        let Room {
+            lost,
+            wanted,
+            regained,
+        } = &mut room;
+        let govern = loop {
             let locked = self.lock();
-            let mut back = Back::default();
-            if self.wanted() {
-                let (mut letters, more) = self.step_locked(|rules, me| rules.letters(me));
+            lost.clear();
+            wanted.clear();
+            let asked = self.wanted();
+            if asked {
+                let more = self.step_locked(|rules, me| {
+                    rules.letters(me, |letter| lost.extend(hold.read(letter)))
+                });
                 if more {
+                    let told: HashSet<Entry> = lost.iter().map(|&(entry, _)| entry).collect();
                     let all = hold.all().into_iter();
-                    let lost = all.filter(|&entry| !self.owns(entry) && !told(&letters, entry));
-                    let lost: Vec<Entry> = lost.collect();
-                    letters.extend(lost.iter().map(|&entry| Letter::Taken((entry, None))));
+                    let others = all.filter(|entry| !self.owns(*entry) && !told.contains(entry));
+                    lost.extend(others.map(|entry| (entry, None)));
                 }
-                back.lost = hold.read(letters);
+                wanted.extend(lost.iter().copied().filter(|&lost| hold.wants(lost)));
             }
-            let wanted = hold.to_regain(&back.lost);
             if may_wait
                 && cycles().wrapping_sub(begin) < PATIENCE
-                && let Some(waits) = self.step_locked(|rules, me| rules.busy(me, &wanted))
+                && let Some(waits) = self.step_locked(|rules, me| rules.busy(me, wanted))
             {
-                self.wait_for(locked, waits, kick);
+                self.wait_for(locked, waits, kick, &mut woken);
                 continue;
             }
-            let mut compared = Vec::new();
+            regained.clear();
             self.step_locked(|rules, me| {
-                for (taken, letter) in rules.regain(me, &wanted) {
-                    hold.regained(taken.entry);
-                    // What the one whom it is taken from gets is what is there now.
-                    if let (Some(page), Some(before)) = (hold.get(taken.entry), self.copy(letter))
-                        && let Some(now) = self.copy_for(rules, &taken, page, read)
-                    {
-                        compare(page, before, now);
-                        compared.push(taken.entry);
+                rules.regain(me, wanted, |taken, seen| {
+                    let Some(page) = hold.get(taken.entry) else {
+                        return;
+                    };
+                    let wanted = Wanted {
+                        page,
+                        seen: Some(seen),
+                        known: false,
+                        look,
+                    };
+                    let each = &mut |now: &Contents, range| each(page, now, range);
+                    if self.publish(rules, &taken, &wanted, each).is_ok() {
+                        regained.push(taken.entry);
+                        hold.regained(taken.entry);
                     }
-                }
+                });
             });
             self.me().since.store(cycles(), Relaxed);
-            compared.sort_unstable();
-            back.lost
-                .retain(|(entry, _)| compared.binary_search(entry).is_err());
-            let is_back = |&(entry, _): &Lost| self.owns(entry);
-            (back.regained, back.lost) = back.lost.into_iter().partition(is_back);
-            return back;
+            break asked.then(|| self.step_locked(|rules, me| rules.to_govern(me)));
+        };
+        if !lost.is_empty() {
+            hold.round();
         }
+        regained.sort_unstable();
+        lost.retain(|(entry, _)| regained.binary_search(entry).is_err());
+        let back = Back {
+            lost: lost.clone(),
+            govern: govern.unwrap_or_default(),
+            regained: regained.len(),
+        };
+        hold.room = room;
+        back
     }
 
     /// Gives pages up: to who has asked first, or to nobody.
@@ -414,17 +448,13 @@ impl Sharing {
         self.tell();
     }
 
-    /// Gives pages up and is away while those who have asked for them run, for a stint or two; it stays away.
+    /// Is away while those who have asked for these pages take them and run, for a stint or two; it stays away.
     pub fn step_aside(&self, entries: &[Entry]) {
         let mut locked = self.lock();
-        let takers: Vec<(usize, Entry)> = self.step_locked(|rules, me| {
-            let taker = |&entry: &Entry| Some((rules.release(me, entry)?, entry));
-            let takers = entries.iter().filter_map(taker).collect();
-            rules.away(me, None);
-            takers
-        });
-        self.tell();
+        let takers = self.step_locked(|rules, me| rules.aside(me, entries));
+        self.tell_one();
         let begin = cycles();
+        let mut woken = None;
         loop {
             let busy = takers.iter().any(|&(taker, entry)| {
                 let taker = &self.table.members[taker];
@@ -436,15 +466,24 @@ impl Sharing {
             if !busy || used >= 2 * STINT {
                 break;
             }
-            self.wait_locked(locked, time_of(STINT));
+            self.wait_locked(locked, time_of(STINT), &mut woken);
             locked = self.lock();
         }
     }
 
+    /// Something may be news to all who wait.
     fn tell(&self) {
         self.table.news.fetch_add(1, SeqCst);
         if self.table.waiters.load(SeqCst) != 0 {
             futex::wake(&self.table.news);
+        }
+    }
+
+    /// This process is away: one who waits can have its pages, and the next one would have to wait for that one.
+    fn tell_one(&self) {
+        self.table.news.fetch_add(1, SeqCst);
+        if self.table.waiters.load(SeqCst) != 0 {
+            futex::wake_one(&self.table.news);
         }
     }
 
@@ -461,18 +500,19 @@ impl Sharing {
     }
 
     /// Reads letters while the process runs, when all of them ask for pages.
-    pub fn read_letters<C>(&self, hold: &mut Hold<C>) {
+    pub fn read_letters(&self, hold: &mut Hold) {
         self.step(|rules, me| {
-            let (letters, _) = rules.letters(me);
-            hold.read(letters);
-            rules.regain(me, &[]);
+            rules.letters(me, |letter| {
+                hold.read(letter);
+            });
+            rules.regain(me, &[], |_, _| {});
         });
     }
 
     /// The process is about to wait in the kernel; until [`Self::come_back`] its pages can be taken.
     pub fn park(&self) {
         if self.step(|rules, me| rules.away(me, None)) {
-            self.tell();
+            self.tell_one();
         }
     }
 
@@ -503,6 +543,10 @@ impl Sharing {
         self.table.waiters.fetch_add(1, SeqCst);
         futex::wait(&self.table.news, seen, Some(LONG_WAIT));
         self.table.waiters.fetch_sub(1, SeqCst);
+        // It may have been for another.
+        if self.table.news.load(Relaxed) != seen {
+            futex::wake_one(&self.table.news);
+        }
     }
 
     /// Has any process mapped a file or segment shared, since the recording began?
@@ -531,20 +575,6 @@ impl Sharing {
         self.step(|rules, me| rules.governed(me, object));
         self.tell();
     }
-}
-
-fn told(letters: &[Letter], entry: Entry) -> bool {
-    let about = |letter: &Letter| matches!(letter, Letter::Taken((taken, _)) if *taken == entry);
-    letters.iter().any(about)
-}
-
-/// How a process comes back.
-#[derive(Default)]
-pub struct Back {
-    /// Pages that others had meanwhile: to be compared with their copies yet.
-    pub regained: Vec<Lost>,
-    /// Pages that others have: to be closed.
-    pub lost: Vec<Lost>,
 }
 
 /// Why an object can't be used now.
@@ -599,40 +629,69 @@ mod tests {
         })
     }
 
+    /// All pages have this in their eighth word.
+    struct Test(u64);
+
+    impl Look for Test {
+        fn read(&self, _: PageOf, to: &mut Contents) -> bool {
+            to[7] = self.0;
+            true
+        }
+        fn is(&self, page: PageOf, contents: &Contents) -> Option<bool> {
+            let mut now: Contents = [0; _];
+            self.read(page, &mut now).then(|| now == *contents)
+        }
+    }
+
+    fn come_back(who: &Sharing, hold: &mut Hold) -> Back {
+        who.come_back(hold, false, &|_, _| {}, &Test(0), &mut |_, _, _| {})
+    }
+
     #[test]
     fn a_page_has_one_owner() {
         let (channel, _fd) = Channel::create().unwrap();
         channel.control().line.writer.store(1, SeqCst);
         let object = name(&Object::Anon(7));
-        let read = |page, to: &mut Contents| {
-            to[7] = 5;
-            page == (object, 3)
+        // With this in its eighth word, by one whose replay has that version: what is it told?
+        let take = |who: &Sharing, entry, word, seen| {
+            let wanted = Wanted {
+                page: (object, 3),
+                seen,
+                known: true,
+                look: &Test(word),
+            };
+            let mut told = Vec::new();
+            let each = &mut |now: &Contents, range| told.push((now[7], range));
+            let got = who.try_acquire(entry, &wanted, each);
+            got.then_some(told)
         };
         process(&channel, |Process(first, _producer)| {
             let page = first.page(object, 3).unwrap();
             assert_eq!(first.page(object, 3), Some(page));
             assert_ne!(first.page(object, 4), Some(page));
-            assert_eq!(first.try_acquire(page, (object, 3), &read), Some(true));
+            assert_eq!(take(&first, page, 5, None), Some(vec![]));
             process(&channel, |Process(second, _producer)| {
-                assert_eq!(second.try_acquire(page, (object, 3), &read), None);
+                assert_eq!(take(&second, page, 5, None), None);
                 assert!(!first.wanted());
                 // It may be taken from one who waits in the kernel, and is told.
                 first.park();
-                assert_eq!(second.try_acquire(page, (object, 3), &read), Some(false));
+                assert_eq!(take(&second, page, 5, None), Some(vec![(5, 0..512)]));
                 assert!(first.wanted() && !first.owns(page));
-                let mut hold = Hold::<()>::default();
+                let mut hold = Hold::default();
                 hold.acquired(page, (object, 3));
-                let back = first.come_back(&mut hold, false, &|_, _| {}, &read, &mut |_, _, _| {});
-                assert_eq!((back.regained.len(), back.lost), (0, vec![(page, Some(0))]));
-                assert_eq!(first.copy(0).unwrap()[7], 5);
+                let back = come_back(&first, &mut hold);
+                assert_eq!(back.lost, [(page, Some(1))]);
                 second.release(&[page]);
-                assert_eq!(first.try_acquire(page, (object, 3), &read), Some(false));
+                // And when it is taken back, what is new is told.
+                second.park();
+                let told = take(&first, page, 6, Some(1));
+                assert_eq!(told, Some(vec![(6, 7..8)]));
             });
         });
         // The dead own nothing.
         process(&channel, |Process(third, _producer)| {
             let page = third.page(object, 3).unwrap();
-            assert_eq!(third.try_acquire(page, (object, 3), &read), Some(false));
+            assert_eq!(take(&third, page, 5, Some(1)), Some(vec![(5, 0..8)]));
         });
     }
 
@@ -649,8 +708,8 @@ mod tests {
                 first.park();
                 assert!(second.is_used_by_others(object));
                 assert_eq!(second.use_object(object, &|_, _| {}), Ok(true));
-                let hold = &mut Hold::<()>::default();
-                first.come_back(hold, false, &|_, _| {}, &|_, _| false, &mut |_, _, _| {});
+                let hold = &mut Hold::default();
+                assert_eq!(come_back(&first, hold).govern, [object]);
                 assert_eq!(first.to_govern(), [object]);
                 first.governed(object);
                 assert!(first.to_govern().is_empty());

@@ -1,5 +1,6 @@
 // wait in all its forms: wait3/4 with usage, waitid with every flag, by group, WNOHANG, WNOWAIT, errors.
 // variants: pie static
+// stops: own
 #include "guest.h"
 #include <sys/resource.h>
 int main(void) {

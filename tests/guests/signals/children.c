@@ -1,5 +1,6 @@
 // SIGCHLD and its siginfo for exit, death, stop and continue; SA_NOCLDSTOP, SA_NOCLDWAIT, ignored.
 // variants: pie static
+// stops: own
 #include "guest.h"
 static volatile int hits, code, status_;
 static void child(int sig, siginfo_t *info, void *c) { (void)sig; (void)c; code = info->si_code; status_ = info->si_status; hits++; }

@@ -1,5 +1,6 @@
 // Default actions as a parent sees them, for signals raised and for faults; with the core bit.
 // variants: pie static
+// stops: own
 #include "guest.h"
 #include <sys/resource.h>
 static void try(const char *name, int sig, int core) {

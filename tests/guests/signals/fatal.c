@@ -2,6 +2,7 @@
 // waiting in all ways, blocked, ignored, stopped, with threads, in vfork's child and after an exec.
 // Everything must look as it does without.
 // variants: pie static
+// stops: own
 // env: CLEW_DEBUG=hook
 #include "guest.h"
 #include <poll.h>

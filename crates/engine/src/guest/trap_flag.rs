@@ -21,8 +21,9 @@ impl Executor {
     /// Runs one instruction of a guest thread that has the trap flag set, and raises its trap.
     pub(crate) fn enter_trapping(&mut self) -> Exit {
         let opcode = opcode_at(self.gs.regs.rip);
-        self.gs.regs.rflags &= !TRAP_FLAG;
+        // A check here sees the flag, as in a replay.
         self.note_budget();
+        self.gs.regs.rflags &= !TRAP_FLAG;
         let exit = self
             .code
             .step(self.gs, &mut self.memory, &mut self.stats, 1);

@@ -1,5 +1,5 @@
-//! Copies that survive a fault: the handler recognises an address inside the routine and makes
-//! it return failure.
+//! Copies and comparisons that survive a fault: the handler recognises an address inside the routines and makes
+//! them return failure.
 
 use std::arch::global_asm;
 
@@ -61,6 +61,30 @@ global_asm!(
     "    rep movsb",
     "    xor eax, eax",
     "    ret",
+    ".globl clew_same",
+    "clew_same:", // rdi and rsi: what is compared, rdx: length, in steps of 64; 0 if equal, 2 if not
+    "    add rdx, rdi",
+    "9:  movups xmm0, [rdi]",
+    "    movups xmm1, [rdi + 16]",
+    "    movups xmm2, [rdi + 32]",
+    "    movups xmm3, [rdi + 48]",
+    "    pcmpeqd xmm0, [rsi]",
+    "    pcmpeqd xmm1, [rsi + 16]",
+    "    pcmpeqd xmm2, [rsi + 32]",
+    "    pcmpeqd xmm3, [rsi + 48]",
+    "    pand xmm0, xmm1",
+    "    pand xmm2, xmm3",
+    "    pand xmm0, xmm2",
+    "    pmovmskb eax, xmm0",
+    "    xor eax, 0xffff",
+    "    jnz 10f",
+    "    add rdi, 64",
+    "    add rsi, 64",
+    "    cmp rdi, rdx",
+    "    jb 9b",
+    "    ret",
+    "10: mov eax, 2",
+    "    ret",
     ".globl clew_copy_failed",
     "clew_copy_failed:",
     "    mov eax, 1",
@@ -70,6 +94,7 @@ global_asm!(
 
 unsafe extern "C" {
     fn clew_copy(to: *mut u8, from: *const u8, len: usize) -> u32;
+    fn clew_same(a: *const u8, b: *const u8, len: usize) -> u32;
     fn clew_copy_failed();
 }
 
@@ -82,6 +107,21 @@ pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) -> bool {
     unsafe { clew_copy(to, from, len) == 0 }
 }
 
+/// Compares guest memory with the engine's, which is `ours` and aligned; `None` if some address wasn't accessible.
+///
+/// # Safety
+/// `theirs` must not be engine memory.
+pub unsafe fn same<const WORDS: usize>(theirs: *const u8, ours: &[u64; WORDS]) -> Option<bool> {
+    let at = ours.as_ptr().cast::<u8>();
+    assert!((at as usize).is_multiple_of(16) && WORDS.is_multiple_of(8) && WORDS != 0);
+    // SAFETY: `ours` is as long as it says; a fault on the other side makes the routine return 1.
+    match unsafe { clew_same(theirs, at, 8 * WORDS) } {
+        0 => Some(true),
+        1 => None,
+        _ => Some(false),
+    }
+}
+
 /// For the fault handler: where a fault at `rip` goes on, if it was in the copy.
 pub fn failed(rip: u64) -> Option<u64> {
     let (start, end) = (
@@ -89,4 +129,27 @@ pub fn failed(rip: u64) -> Option<u64> {
         clew_copy_failed as *const () as u64,
     );
     (start..end).contains(&rip).then_some(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(align(64))]
+    struct Aligned([u64; 512]);
+
+    #[test]
+    fn finds_any_difference() {
+        let mut ours = Aligned([7; 512]);
+        let theirs = [7u64; 512];
+        let at = theirs.as_ptr().cast();
+        // SAFETY: the test's own memory.
+        let same = |ours: &Aligned| unsafe { same(at, &ours.0) };
+        assert_eq!(same(&ours), Some(true));
+        for n in 0..512 {
+            ours.0[n] ^= 1 << (n % 64);
+            assert_eq!(same(&ours), Some(false), "word {n}");
+            ours.0[n] = 7;
+        }
+    }
 }

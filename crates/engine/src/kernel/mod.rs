@@ -169,9 +169,23 @@ fn made(ex: &mut Executor, call: &'static Call, args: &Args) -> Outcome {
         Maker::Both => return Outcome::Return(ex.call_on_both(call.nr as i64, *args)),
     }
     match call.wait {
+        Wait::Never if govern::active() && awaits_disk(call) => {
+            govern::park();
+            let ret = direct(ex, call, args);
+            govern::unpark();
+            Outcome::Return(ret)
+        }
         Wait::Never => Outcome::Return(direct(ex, call, args)),
         _ => waits::make(ex, call, args),
     }
+}
+
+/// Whether a call, which uses none of the guest's memory, takes as long as a disk does.
+fn awaits_disk(call: &Call) -> bool {
+    matches!(
+        call.nr as i64,
+        libc::SYS_fsync | libc::SYS_fdatasync | libc::SYS_sync_file_range | libc::SYS_syncfs
+    )
 }
 
 /// [`pass`] for a handler that knows its call by number.

@@ -2,7 +2,7 @@
 //!
 //! With one guest thread they are made in place, interruptibly. With several, the executor mustn't
 //! be held up: a call is first made in a form that can't wait (a flag, a zero timeout); only one
-//! that really has to wait goes to the thread's proxy. Asking `poll` first and calling then would
+//! that really has to wait goes to the thread's proxy. So it is where memory is shared with other processes. Asking `poll` first and calling then would
 //! be a race against proxies that wait on the same descriptor.
 
 use super::scratch::Scratch;
@@ -27,7 +27,9 @@ pub fn make(ex: &mut Executor, call: &'static Call, args: &Args) -> Outcome {
         Wait::Recv(i) | Wait::Send(i) => args[i as usize] as i32 & libc::MSG_DONTWAIT == 0,
         _ => true,
     };
-    if govern::active() && (!can_wait || ex.multi_threaded()) {
+    // One who shares memory with others is away only where it really waits: others take its pages then.
+    let try_first = ex.multi_threaded() || govern::active();
+    if govern::active() {
         govern::acquire_all(&Scratch::ranges(ex, call, args));
     }
     if !can_wait {
@@ -36,7 +38,7 @@ pub fn make(ex: &mut Executor, call: &'static Call, args: &Args) -> Outcome {
             _ => direct(ex, call, args),
         });
     }
-    if !ex.multi_threaded() {
+    if !try_first {
         return blocking(ex, call, args);
     }
     match attempt(ex, call, args) {

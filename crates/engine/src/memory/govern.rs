@@ -1,7 +1,7 @@
 //! Memory that recorded processes share: whose it is, page by page.
 //!
 //! In: the shared mappings of this process, its accesses to them, and what other recorded processes ask
-//! for. Out: [`Record`]s for the log: pages that became this process's, with what others have done to
+//! for. Out: [`News`] for the log: pages that became this process's, with what others have done to
 //! them, and pages that it gave away.
 //!
 //! Shared memory that only one process has is left alone. As soon as another one may have it too (after a fork,
@@ -16,14 +16,18 @@
 //! The state is the process's, not [`super::Memory`]'s, since every access to guest memory can come to a closed page.
 
 pub mod code;
+mod counts;
 mod pages;
 
 use std::ops::Range;
 
 use clew_recording::maps::{Change, Object, Pages};
-use clew_recording::sharing::{self, Contents, Entry, Hold, NotYet, PageOf, Sharing};
+use clew_recording::sharing::{
+    self, Contents, Entry, Hold, Look, Lost, NotYet, PageOf, Sharing, Wanted,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use self::counts::Counts;
 use super::host::{self, real_prot};
 use super::mapping::{PAGE, page_down};
 use super::ranges::Ranges;
@@ -32,13 +36,37 @@ use crate::host::hub;
 use crate::kernel::stop;
 use crate::syscall;
 
-/// Differences that so many equal words are between are one.
-const GAP: usize = 2;
+/// For the log.
+pub enum News<'a> {
+    Change(&'a Change),
+    /// What is in memory now.
+    Contents(u64, &'a [u8]),
+}
 
-/// For the log, in order.
-pub enum Record {
+enum Record {
     Change(Change),
-    Contents(u64, Vec<u8>),
+    /// So many of the words that are kept beside.
+    Contents(u64, usize),
+}
+
+/// What there is for the log, in order.
+#[derive(Default)]
+struct Records {
+    list: Vec<Record>,
+    words: Vec<u64>,
+}
+
+impl Records {
+    fn change(&mut self, change: Change) {
+        self.list.push(Record::Change(change));
+    }
+
+    /// What is new in the page at `place`.
+    fn contents(&mut self, place: u64, now: &Contents, words: Range<usize>) {
+        let addr = place + 8 * words.start as u64;
+        self.list.push(Record::Contents(addr, words.len()));
+        self.words.extend_from_slice(&now[words]);
+    }
 }
 
 /// Where a part of an object is mapped.
@@ -58,6 +86,19 @@ struct View {
 }
 
 impl View {
+    /// Of an object that this process hasn't mapped.
+    fn unmapped(name: u64) -> View {
+        View {
+            start: 0,
+            end: 0,
+            name,
+            offset: 0,
+            prot: libc::PROT_NONE,
+            governed: true,
+            known: true,
+        }
+    }
+
     fn page_of(&self, addr: u64) -> u64 {
         (self.offset + (addr - self.start)) / PAGE
     }
@@ -76,14 +117,12 @@ impl View {
     }
 }
 
-type Shadow = Box<Contents>;
-
 struct State {
     sharing: Option<Sharing>,
     views: Vec<View>,
     closed: Ranges,
-    /// Pages that are this process's, and what was in others when they were.
-    hold: Hold<Shadow>,
+    /// Pages that are this process's, and which versions of others its replay has.
+    hold: Hold,
     used: FxHashSet<u64>,
     /// An object that is about to be mapped, and whether that mapping is governed.
     promised: Option<(u64, bool)>,
@@ -91,7 +130,8 @@ struct State {
     sizes: FxHashMap<u64, (Object, u64)>,
     /// Second mappings of single pages, always accessible: for the kernel's futexes.
     aliases: FxHashMap<(u64, u64), u64>,
-    records: Vec<Record>,
+    records: Records,
+    counts: Counts,
     governs: bool,
     /// A page was acquired for an instruction that hasn't been executed yet: nothing is given away until it
     /// was, or two processes could go on taking pages from each other for ever.
@@ -116,7 +156,8 @@ fn state() -> &'static mut State {
         promised: None,
         sizes: FxHashMap::default(),
         aliases: FxHashMap::default(),
-        records: Vec::new(),
+        records: Records::default(),
+        counts: Counts::default(),
         governs: false,
         fresh: false,
     })
@@ -136,11 +177,35 @@ pub fn active() -> bool {
 /// Whether there is something for the log.
 #[inline]
 pub fn pending() -> bool {
-    !state().records.is_empty()
+    !state().records.list.is_empty()
 }
 
-pub fn take_records() -> Vec<Record> {
-    std::mem::take(&mut state().records)
+/// Hands over what there is for the log: changes of mappings, and what is new in memory.
+pub fn tell(tell: &mut dyn FnMut(News)) {
+    // There are some for each turn: their room is used again.
+    let mut records = std::mem::take(&mut state().records);
+    let mut words = records.words.as_slice();
+    for record in &records.list {
+        match record {
+            Record::Change(change) => tell(News::Change(change)),
+            Record::Contents(addr, len) => {
+                let (these, rest) = words.split_at(*len);
+                words = rest;
+                tell(News::Contents(*addr, bytes(these)));
+            }
+        }
+    }
+    records.list.clear();
+    records.words.clear();
+    let now = &mut state().records;
+    if now.list.is_empty() {
+        *now = records;
+    }
+}
+
+/// How often pages changed hands, in words, if they did.
+pub fn counts() -> Option<String> {
+    state().counts.line()
 }
 
 /// A number for new shared anonymous memory.
@@ -354,20 +419,9 @@ fn late(pid: i32) {
     ));
 }
 
-fn read_page(addr: u64) -> Option<Contents> {
-    let mut page: Contents = [0; _];
-    read_into(addr, &mut page).then_some(page)
-}
-
-/// Reads a page; false if it can't be read.
-fn read_into(addr: u64, page: &mut Contents) -> bool {
-    let to = page.as_mut_ptr().cast();
-    // SAFETY: a guest page into a buffer of its size; a fault makes the copy fail.
-    unsafe { copy::copy(to, addr as *const u8, PAGE as usize) }
-}
-
-fn bytes(words: &[u64]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+fn bytes(words: &[u64]) -> &[u8] {
+    // SAFETY: any memory of words is memory of bytes.
+    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
 }
 
 fn close_really(range: Range<u64>) {

@@ -15,7 +15,7 @@ use crate::host::time::HALF;
 use crate::kernel::stop;
 use crate::layout;
 use crate::memory::Memory;
-use crate::memory::govern::{self, Record};
+use crate::memory::govern::{self, News};
 
 /// Cycles between two time stamps in the log: about a millisecond.
 const STAMP: u64 = 2_000_000;
@@ -173,15 +173,10 @@ impl Recorder {
 
     /// What became of shared memory, as effects of the last event.
     pub(super) fn shared_effects(&mut self) {
-        for record in govern::take_records() {
-            match record {
-                Record::Change(change) => self.change(&change),
-                Record::Contents(addr, bytes) => self.effect(&Effect::Memory {
-                    addr,
-                    bytes: &bytes,
-                }),
-            }
-        }
+        govern::tell(&mut |record| match record {
+            News::Change(change) => self.change(change),
+            News::Contents(addr, bytes) => self.effect(&Effect::Memory { addr, bytes }),
+        });
     }
 
     pub(super) fn thread_number(&mut self) -> ThreadId {

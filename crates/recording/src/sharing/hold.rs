@@ -1,28 +1,30 @@
 //! What one process knows of the pages that it owns: acquisitions and letters in; what it has lost, what it is asked for and
-//! copies of pages from before others had them out.
+//! which version of a page its replay has out.
 //!
-//! A copy is what a replay has in a page. There is one only of a page that isn't held: whoever takes the page makes it, or the
-//! process itself when it gives the page up. It is gone when the page comes back.
+//! A version is known only of a page that isn't held, and that was published when it was lost.
 //!
-//! A process that comes back takes most of the pages again that it has lost, all at once, and compares them with their
-//! copies: a fraction of a microsecond for each, where closing a page, touching it and opening it takes twenty. A page that
-//! was regained [`LIFE`] times without being touched for all that is known is closed instead: that shows whether it is used.
+//! A process that comes back takes most of the pages again that it has lost, all at once, and writes down what has changed in
+//! them: a fraction of a microsecond for each, where closing a page, touching it and opening it takes twenty. Whether
+//! a page is used isn't known as long as it is open. So it is regained some times after a touch, then it is
+//! closed; if it is touched again soon that was a mistake, and it is regained for much longer the next time.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use super::Entry;
+use super::{Entry, Version};
 
-/// A page is regained so often after a touch.
-const LIFE: u8 = 24;
-/// So many copies are kept; of other pages all contents are written down when they come back.
-const COPIES: usize = 4096;
+/// A page is regained so often after its first touch,
+const FIRST: u16 = 8;
+/// and at most so often after any,
+const MOST: u16 = 512;
+/// so many times as often as the last time if it was missed.
+const LONGER: u16 = 8;
 
 /// What an entry is a page of: an object's name, and which.
 pub type PageOf = (u64, u64);
 
-/// A page that was taken, and where in its owner's letters the copy of it is, if there is one.
-pub type Lost = (Entry, Option<usize>);
+/// A page that was taken, and in which version, if that is known.
+pub type Lost = (Entry, Option<Version>);
 
 /// What others say about a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,11 +33,23 @@ pub enum Letter {
     Taken(Lost),
 }
 
-#[derive(Clone)]
-pub struct Hold<C> {
+#[derive(Clone, Default)]
+pub struct Hold {
     held: Map<Held>,
-    copies: Map<C>,
+    seen: Map<Version>,
     asked: Vec<Entry>,
+    lives: Map<Life>,
+    /// How often lost pages were regained.
+    rounds: u32,
+    pub(super) room: Room,
+}
+
+/// Room for lists, kept: there are some for each time that the process comes back.
+#[derive(Clone, Default)]
+pub(super) struct Room {
+    pub lost: Vec<Lost>,
+    pub wanted: Vec<Lost>,
+    pub regained: Vec<Entry>,
 }
 
 type Map<T> = HashMap<Entry, T, BuildHasherDefault<Mix>>;
@@ -43,26 +57,30 @@ type Map<T> = HashMap<Entry, T, BuildHasherDefault<Mix>>;
 #[derive(Clone)]
 struct Held {
     page: PageOf,
-    life: u8,
+    /// How often it will be regained yet.
+    left: u16,
 }
 
-impl<C> Default for Hold<C> {
-    fn default() -> Hold<C> {
-        Hold {
-            held: HashMap::default(),
-            copies: HashMap::default(),
-            asked: Vec::new(),
-        }
-    }
+/// How long a page was held after its last touch.
+#[derive(Clone, Copy)]
+struct Life {
+    rounds: u16,
+    /// In which round it was closed.
+    closed: u32,
 }
 
-impl<C> Hold<C> {
+impl Hold {
     pub fn has(&self, entry: Entry) -> bool {
         self.held.contains_key(&entry)
     }
 
     pub fn get(&self, entry: Entry) -> Option<PageOf> {
         self.held.get(&entry).map(|held| held.page)
+    }
+
+    /// Which version of a page that isn't held a replay has.
+    pub fn seen(&self, entry: Entry) -> Option<Version> {
+        self.seen.get(&entry).copied()
     }
 
     pub fn all(&self) -> Vec<Entry> {
@@ -74,52 +92,63 @@ impl<C> Hold<C> {
         of.map(|(&entry, _)| entry).collect()
     }
 
-    /// The page has been touched, and is this process's. What was in it when it had it last, if that is known.
-    pub fn acquired(&mut self, entry: Entry, page: PageOf) -> Option<C> {
-        self.held.insert(entry, Held { page, life: LIFE });
-        self.copies.remove(&entry)
-    }
-
-    /// Reads letters: which pages were taken? They may have been given back since.
-    pub fn read(&mut self, letters: Vec<Letter>) -> Vec<Lost> {
-        let mut lost = Vec::new();
-        for letter in letters {
-            match letter {
-                Letter::Taken(page) if self.has(page.0) => lost.push(page),
-                Letter::Asked(entry) if self.has(entry) && !self.asked.contains(&entry) => {
-                    self.asked.push(entry);
+    /// The page has been touched, and is this process's.
+    pub fn acquired(&mut self, entry: Entry, page: PageOf) {
+        let left = match self.lives.get(&entry) {
+            None => FIRST,
+            Some(life) => {
+                let missed = self.rounds.wrapping_sub(life.closed) <= 4 * u32::from(life.rounds);
+                if missed {
+                    life.rounds.saturating_mul(LONGER).min(MOST)
+                } else {
+                    (life.rounds / 2).max(FIRST)
                 }
-                _ => {}
             }
-        }
-        lost
+        };
+        let (rounds, closed) = (left, self.rounds);
+        self.lives.insert(entry, Life { rounds, closed });
+        self.held.insert(entry, Held { page, left });
+        self.seen.remove(&entry);
     }
 
-    /// Of lost pages, those that the process will want again at once and can compare with what it had.
-    pub fn to_regain(&self, lost: &[Lost]) -> Vec<Lost> {
-        let lives = |entry| self.held.get(&entry).is_some_and(|held| held.life > 0);
-        let wanted = |&&(entry, copy): &&Lost| copy.is_some() && lives(entry);
-        lost.iter().filter(wanted).copied().collect()
+    /// Reads a letter: was a page taken? It may have been given back since.
+    pub fn read(&mut self, letter: Letter) -> Option<Lost> {
+        match letter {
+            Letter::Taken(page) if self.has(page.0) => return Some(page),
+            Letter::Asked(entry) if self.has(entry) && !self.asked.contains(&entry) => {
+                self.asked.push(entry);
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// Whether a lost page is one that the process will want again at once and of which it knows what it had.
+    pub fn wants(&self, (entry, seen): Lost) -> bool {
+        seen.is_some() && self.held.get(&entry).is_some_and(|held| held.left > 0)
     }
 
     /// It was regained.
     pub fn regained(&mut self, entry: Entry) {
         if let Some(held) = self.held.get_mut(&entry) {
-            held.life = held.life.saturating_sub(1);
+            held.left = held.left.saturating_sub(1);
         }
     }
 
-    /// The page is no longer this process's; `copy` is what was in it.
-    pub fn lose(&mut self, entry: Entry, copy: Option<C>) -> Option<PageOf> {
+    /// Pages have been regained.
+    pub fn round(&mut self) {
+        self.rounds = self.rounds.wrapping_add(1);
+    }
+
+    /// The page is no longer this process's, and its replay has this version of it.
+    pub fn lose(&mut self, entry: Entry, seen: Option<Version>) -> Option<PageOf> {
         self.asked.retain(|&other| other != entry);
         let held = self.held.remove(&entry)?;
-        if let Some(copy) = copy {
-            if self.copies.len() >= COPIES
-                && let Some(&any) = self.copies.keys().next()
-            {
-                self.copies.remove(&any);
-            }
-            self.copies.insert(entry, copy);
+        if let Some(life) = self.lives.get_mut(&entry) {
+            life.closed = self.rounds;
+        }
+        if let Some(seen) = seen {
+            self.seen.insert(entry, seen);
         }
         Some(held.page)
     }
@@ -128,20 +157,20 @@ impl<C> Hold<C> {
         !self.asked.is_empty()
     }
 
-    /// Pages that others have asked for: to be [lost](Self::lose) and given up.
+    /// Pages that others have asked for.
     pub fn take_asked(&mut self) -> Vec<Entry> {
         std::mem::take(&mut self.asked)
     }
 }
 
 #[cfg(test)]
-impl<C: Clone + Ord + std::hash::Hash> Hold<C> {
+impl Hold {
     /// All that matters for what happens next, in order.
-    pub fn summary(&self) -> impl std::hash::Hash + use<C> {
+    pub fn summary(&self) -> impl std::hash::Hash + use<> {
         let held = self.held.iter().map(|(&entry, held)| (entry, held.page));
-        let copies = (self.copies.iter()).map(|(&entry, copy)| (entry, copy.clone()));
+        let seen = self.seen.iter().map(|(&entry, &seen)| (entry, seen));
         let asked = self.asked.iter().copied();
-        (sorted(held), sorted(copies), sorted(asked))
+        (sorted(held), sorted(seen), sorted(asked))
     }
 }
 
@@ -167,5 +196,40 @@ impl Hasher for Mix {
     }
     fn write_u32(&mut self, number: u32) {
         self.0 = (self.0 ^ number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regains the page until it isn't wanted any more: how often?
+    fn held_for(hold: &mut Hold, entry: Entry) -> u16 {
+        let mut times = 0;
+        while hold.wants((entry, Some(1))) {
+            hold.regained(entry);
+            hold.round();
+            times += 1;
+        }
+        hold.lose(entry, Some(1));
+        times
+    }
+
+    #[test]
+    fn what_is_missed_is_held_longer() {
+        let mut hold = Hold::default();
+        hold.acquired(7, (1, 7));
+        assert_eq!(held_for(&mut hold, 7), FIRST);
+        hold.acquired(7, (1, 7));
+        assert_eq!(held_for(&mut hold, 7), FIRST * LONGER);
+        hold.acquired(7, (1, 7));
+        assert_eq!(held_for(&mut hold, 7), FIRST * LONGER * LONGER);
+        // Nobody has missed it for long.
+        (0..1 << 16).for_each(|_| hold.round());
+        hold.acquired(7, (1, 7));
+        assert_eq!(held_for(&mut hold, 7), FIRST * LONGER * LONGER / 2);
+        assert_eq!(hold.seen(7), Some(1));
+        hold.acquired(7, (1, 7));
+        assert_eq!(hold.seen(7), None);
     }
 }

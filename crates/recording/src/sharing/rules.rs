@@ -16,33 +16,35 @@
 //!
 //! | message | to | asks for |
 //! |---|---|---|
-//! | a letter with a page that the reader owns | an owner who runs | give it up, at the next place that can be found again |
-//! | a letter with a page that it doesn't own any more | an owner who was away | close it before anything else |
+//! | a letter with a page that the reader owns | an owner who runs | step aside, at a place that can be found again, when its stint is over |
+//! | a letter with a page that it doesn't own any more | an owner who was away | regain or close it before anything else |
 //! | *to govern* | a user of an object | close it; one who runs is waited for, one who is away does it before it runs |
-//! | `news` | all who wait | look again |
+//! | `news` | one who waits, or all | look again; who has to wait on wakes the next, once |
 //!
 //! # Steps
 //!
-//! - [`Rules::take`]: a page of nobody, of a dead process, or of one who is away becomes the taker's; an owner that is away gets
-//!   a letter, and in the same step the taker copies the page for it: what is in it then is what the owner's replay has. Only
-//!   the page that a process waits for itself can't be taken from it: it has been given it, and will run.
+//! - [`Rules::take`]: a page of nobody, of a dead process, or of one who is away becomes the taker's; in the same step the taker
+//!   *publishes* it ([`super::versions`]): what is in it then is what the owner's replay has. An owner that is away gets
+//!   a letter with that version. Only the page that a process waits for itself can't be taken from it: it has been given it,
+//!   and will run.
 //! - [`Rules::take_or_wait`]: or else a letter, and a place as the next owner; and the asker is away until it can take.
 //! - [`Rules::busy`], [`Rules::regain`]: the same for all pages that a process has lost while it was away and will want again at
 //!   once: processes that use the same pages take turns with all of them.
-//! - [`Rules::release`]: to the next owner, or to nobody.
-//! - [`Rules::back`]: after [`Rules::away`], and before it touches guest memory, a process reads its letters, compares what it has
-//!   regained with the copies, closes what it has lost, and governs what it is asked to. Until it runs, its letters stay where
-//!   they are, and the copies with them.
+//! - [`Rules::aside`]: who has run long enough is away for a while, so that those who have asked take what they want.
+//! - [`Rules::release`]: to the next owner, or to nobody: whoever unmaps a page.
+//! - [`Rules::back`]: after [`Rules::away`], and before it touches guest memory, a process reads its letters, writes down what has
+//!   changed of what it has regained since the versions in the letters, closes what it has lost, and governs what it is asked to.
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 
-use super::{Entry, Letter, Lost};
+use super::{Entry, Letter, Lost, Version};
 use crate::event::StreamId;
 
-pub(super) const LETTERS: usize = 250;
-/// In a letter: the page was taken, otherwise asked for; and it was copied for whom it was taken from.
-const TAKEN: u32 = 1 << 30;
-const COPIED: u32 = 1 << 31;
+/// The model has few pages, and very many tables.
+pub(super) const LETTERS: usize = if cfg!(test) { 12 } else { 508 };
+/// In a letter, beside the page: it was taken, otherwise asked for; and the version that it was taken in, if that is known.
+const TAKEN: u64 = 1 << 31;
+const VERSION: u32 = 32;
 
 pub(super) mod doing {
     /// Running the guest, or about to.
@@ -81,7 +83,7 @@ pub(super) struct Member {
     pub overflow: AtomicU32,
     pub count: AtomicU32,
     /// Pages that were asked for, or taken.
-    pub letters: [AtomicU32; LETTERS],
+    pub letters: [AtomicU64; LETTERS],
 }
 
 #[repr(C)]
@@ -94,6 +96,9 @@ pub(super) struct Page {
     pub next: AtomicU32,
     /// Somebody has owned it.
     pub used: AtomicU32,
+    /// Where the copy of it is, plus one; and of which version.
+    pub copy: AtomicU32,
+    pub version: AtomicU32,
 }
 
 /// Who makes a step.
@@ -119,7 +124,7 @@ pub(super) struct Taken {
     pub entry: Entry,
     /// Nobody has ever owned it.
     pub first: bool,
-    /// The member that it was taken from and the letter that it got: the copy belongs there.
+    /// The member that it was taken from and the letter that it got: the version belongs there.
     pub from: Option<(usize, usize)>,
 }
 
@@ -168,7 +173,8 @@ impl Rules<'_> {
             if self.runs(index) || self.comes_for(index, entry) {
                 return Err(index);
             }
-            taken.from = self.put(index, entry | TAKEN).map(|letter| (index, letter));
+            let letter = self.put(index, entry as u64 | TAKEN);
+            taken.from = letter.map(|letter| (index, letter));
         }
         page.owner.store(me.stream, Release);
         if page.next.load(Relaxed) == me.stream {
@@ -178,9 +184,12 @@ impl Rules<'_> {
         Ok(taken)
     }
 
-    /// The copy of a page that was taken is there.
-    pub fn copied(&self, (index, letter): (usize, usize)) {
-        self.members[index].letters[letter].fetch_or(COPIED, Release);
+    /// A page that was taken is published: who had it is told the version.
+    pub fn published(&self, taken: &Taken, version: Version) {
+        if let Some((index, letter)) = taken.from {
+            let version = (version as u64) << VERSION;
+            self.members[index].letters[letter].fetch_or(version, Release);
+        }
     }
 
     /// Takes a page, and goes on; or asks for it, and is away.
@@ -198,17 +207,19 @@ impl Rules<'_> {
         }
     }
 
-    /// Takes those of these lost pages that can be taken, and goes on: which, and the letters about them. All letters are
-    /// read then.
-    pub fn regain(&self, me: Who, lost: &[Lost]) -> Vec<(Taken, usize)> {
-        let take = |&(entry, letter): &Lost| Some((self.take(me, entry).ok()?, letter?));
-        let taken = lost.iter().filter_map(take).collect();
+    /// Takes those of these lost pages that can be taken, and goes on: `each` sees which, and the versions that they were lost
+    /// in. All letters are read then.
+    pub fn regain(&self, me: Who, lost: &[Lost], mut each: impl FnMut(Taken, Version)) {
+        for &(entry, seen) in lost {
+            if let (Ok(taken), Some(seen)) = (self.take(me, entry), seen) {
+                each(taken, seen);
+            }
+        }
         let member = &self.members[me.index];
         for word in [&member.wanted, &member.count, &member.overflow] {
             word.store(0, Relaxed);
         }
         self.back(me);
-        taken
     }
 
     /// If the owner of one of these lost pages runs: it is asked for that page, and this process is away.
@@ -232,10 +243,23 @@ impl Rules<'_> {
     fn ask(&self, me: Who, entry: Entry, owner: usize) {
         let page = &self.pages[entry as usize];
         let next = page.next.load(Relaxed);
-        if next == 0 || (self.living)(next).is_none() {
+        let comes = |&index: &usize| self.comes_for(index, entry);
+        if next == 0 || (self.living)(next).filter(comes).is_none() {
             page.next.store(me.stream, Relaxed);
         }
         self.post(owner, entry);
+    }
+
+    /// The process is away for the sake of those who have asked for these pages: who are they?
+    pub fn aside(&self, me: Who, entries: &[Entry]) -> Vec<(usize, Entry)> {
+        let taker = |&entry: &Entry| {
+            let next = self.pages[entry as usize].next.load(Relaxed);
+            let index = (self.living)(next).filter(|_| next != 0 && next != me.stream)?;
+            self.comes_for(index, entry).then_some((index, entry))
+        };
+        let takers = entries.iter().filter_map(taker).collect();
+        self.away(me, None);
+        takers
     }
 
     /// Gives a page up: whose is it now?
@@ -256,14 +280,14 @@ impl Rules<'_> {
         let member = &self.members[index];
         let count = member.count.load(Relaxed) as usize;
         let mut there = member.letters[..count.min(LETTERS)].iter();
-        if !there.any(|letter| letter.load(Relaxed) == entry) {
-            self.put(index, entry);
+        if !there.any(|letter| letter.load(Relaxed) == entry as u64) {
+            self.put(index, entry as u64);
         }
         member.wanted.store(1, Relaxed);
     }
 
     /// Tells a member about a page: with which of its letters?
-    fn put(&self, index: usize, letter: u32) -> Option<usize> {
+    fn put(&self, index: usize, letter: u64) -> Option<usize> {
         let member = &self.members[index];
         member.wanted.store(1, Relaxed);
         let count = member.count.load(Relaxed) as usize;
@@ -276,30 +300,31 @@ impl Rules<'_> {
         Some(count)
     }
 
-    /// Pages that were asked for or taken since letters were last read; true if there were more.
-    pub fn letters(&self, me: Who) -> (Vec<Letter>, bool) {
+    /// Reads letters, about pages that were asked for or taken since they were last read; true if there were more.
+    pub fn letters(&self, me: Who, mut each: impl FnMut(Letter)) -> bool {
         let member = &self.members[me.index];
         let count = member.count.load(Relaxed) as usize;
         let letter = |n: usize| {
             let letter = member.letters[n].load(Acquire);
-            let entry = letter & !(TAKEN | COPIED);
+            let entry = (letter & (TAKEN - 1)) as Entry;
             if letter & TAKEN == 0 {
                 Letter::Asked(entry)
             } else {
-                Letter::Taken((entry, (letter & COPIED != 0).then_some(n)))
+                let version = (letter >> VERSION) as Version;
+                Letter::Taken((entry, (version != 0).then_some(version)))
             }
         };
-        let more = member.overflow.load(Relaxed) != 0;
-        ((0..count.min(LETTERS)).map(letter).collect(), more)
+        (0..count.min(LETTERS)).for_each(|n| each(letter(n)));
+        member.overflow.load(Relaxed) != 0
     }
 
-    /// The process doesn't touch guest memory from here on. True if that may be news to somebody.
+    /// The process doesn't touch guest memory from here on. True if it did until now, which may be news to somebody.
     pub fn away(&self, me: Who, for_page: Option<Entry>) -> bool {
         let member = &self.members[me.index];
         member
             .waits_for
             .store(for_page.map_or(0, |entry| entry + 1), Relaxed);
-        member.doing.swap(doing::AWAY, Relaxed) == doing::RUNS && member.wanted.load(Relaxed) != 0
+        member.doing.swap(doing::AWAY, Relaxed) == doing::RUNS
     }
 
     pub fn back(&self, me: Who) {

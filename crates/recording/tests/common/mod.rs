@@ -79,8 +79,8 @@ impl Session {
             let mut old: libc::rlimit = std::mem::zeroed();
             libc::getrlimit(libc::RLIMIT_FSIZE, &mut old);
             let mut small = old;
-            // Sixteen rings of a mebibyte, as many copies of shared pages, and the table of those.
-            small.rlim_cur = 70 << 20;
+            // Sixteen rings of a mebibyte, the table of shared pages, and copies of them.
+            small.rlim_cur = 147 << 20;
             libc::setrlimit(libc::RLIMIT_FSIZE, &small);
             let made = Channel::create();
             libc::setrlimit(libc::RLIMIT_FSIZE, &old);

@@ -10,6 +10,8 @@ use crate::guest::signals::{Signals, ThreadSignals};
 use crate::host::kernel_thread::Role;
 use crate::host::sigset::{self, SigSet, set_kernel_mask};
 use crate::host::{altstack, crash};
+use crate::kernel::stop;
+use crate::memory::govern;
 
 const ARCH_SET_GS: u64 = 0x1001;
 
@@ -193,6 +195,11 @@ impl Executor {
         self.trace_turn();
         self.save_code();
         self.report_stats();
+        if self.options.sharing
+            && let Some(line) = govern::counts()
+        {
+            stop::warn(&line);
+        }
         crate::lockstep::finish(self);
     }
 }

@@ -1,9 +1,8 @@
 //! The pages of shared memory: views and touches in, ownership and records for the log out.
 
-use super::*;
+use std::time::Instant;
 
-/// Words that are compared at once.
-const BLOCK: usize = 16;
+use super::*;
 
 impl State {
     pub(super) fn taking_part(&self) -> bool {
@@ -192,6 +191,7 @@ impl State {
     }
 
     pub(super) fn acquire(&mut self, view: &View, addr: u64) {
+        self.counts.touches += 1;
         code::takes(view.name);
         let page = view.page_of(addr);
         let Some(sharing) = &self.sharing else { return };
@@ -199,58 +199,62 @@ impl State {
             full()
         };
         let places = self.places(view.name, page);
-        // Before it is this process's: whoever it is taken from gets a copy.
+        // Before it is this process's: it is read when it is taken.
         for place in &places {
             if host::mprotect(place.start..place.end, real_prot(place.prot)).is_err() {
                 // The touch would fault again, as one of the guest's own making.
                 host::out_of_mappings("memory shared between processes can't be opened");
             }
         }
-        let (first, before) = if self.hold.has(entry) {
-            (false, None)
-        } else {
-            self.take(entry, (view.name, page))
-        };
+        let mut news = Records::default();
+        if !self.hold.has(entry) {
+            news = self.take(entry, view, page);
+        }
         for place in places {
             let range = place.start..place.end;
             self.closed.remove(range.clone());
             let change = Change::Open(pages(&range));
-            self.records.push(Record::Change(change));
+            self.records.change(change);
         }
-        self.tell_contents(view, page, first, before);
+        if !news.list.is_empty() {
+            self.grown(view.name, (page + 1) * PAGE);
+        }
+        self.records.list.append(&mut news.list);
+        self.records.words.append(&mut news.words);
     }
 
-    /// Writes down what others have done to a page that is open now.
-    fn tell_contents(&mut self, view: &View, page: u64, first: bool, before: Option<Shadow>) {
-        let Some(place) = place(&self.views, (view.name, page)) else {
-            return;
-        };
-        let Some(now) = read_page(place) else {
-            return;
-        };
-        self.grown(view.name, (page + 1) * PAGE);
-        match before {
-            Some(before) => differences(&mut self.records, place, &before, &now),
-            None if first && view.known => {}
-            None => self.records.push(Record::Contents(place, bytes(&now))),
-        }
-    }
-
-    /// Makes a page this process's: was it nobody's, ever, and what was in it when this process had it last?
-    pub(super) fn take(&mut self, entry: Entry, page: PageOf) -> (bool, Option<Shadow>) {
+    /// Makes a page this process's: what have others done to it?
+    fn take(&mut self, entry: Entry, view: &View, page: u64) -> Records {
+        let page = (view.name, page);
+        let mut news = Records::default();
         let Some(sharing) = &self.sharing else {
-            return (false, None);
+            return news;
         };
         let views = &self.views;
-        let read = |page, to: &mut Contents| read_view(views, page, to);
-        if let Some(first) = sharing.try_acquire(entry, page, &read) {
-            return (first, self.hold.acquired(entry, page));
+        let place = place(views, page);
+        let wanted = Wanted {
+            page,
+            seen: self.hold.seen(entry),
+            known: view.known,
+            look: &Looks(views),
+        };
+        let each = &mut |now: &Contents, range| {
+            if let Some(place) = place {
+                news.contents(place, now, range);
+            }
+        };
+        if sharing.try_acquire(entry, &wanted, each) {
+            self.hold.acquired(entry, page);
+            return news;
         }
-        let first = sharing.acquire(entry, page, &read, &kick, &late);
-        let before = self.hold.acquired(entry, page);
+        let begin = Instant::now();
+        sharing.acquire(entry, &wanted, each, &kick, &late);
+        self.counts.waits += 1;
+        self.counts.waited(begin);
+        self.hold.acquired(entry, page);
         // Waiting once more could lose it again.
         self.come_back(false);
-        (first, before)
+        news
     }
 
     /// There is a page of the object up to `end`: another process may have made its file longer.
@@ -261,7 +265,7 @@ impl State {
             *size = end;
             let (object, size) = (*object, end);
             let change = Change::Resize { object, size };
-            self.records.push(Record::Change(change));
+            self.records.change(change);
         }
     }
 
@@ -288,7 +292,8 @@ impl State {
                 match self.places(name, page).first().copied() {
                     Some(place) => self.acquire(&place, place.start),
                     None => {
-                        self.take(entry, (name, page));
+                        let view = View::unmapped(name);
+                        self.take(entry, &view, page);
                     }
                 }
             }
@@ -299,43 +304,27 @@ impl State {
     pub(super) fn come_back(&mut self, may_wait: bool) {
         let Some(sharing) = &self.sharing else { return };
         let views = &self.views;
-        let read = |page, to: &mut Contents| read_view(views, page, to);
         let records = &mut self.records;
-        let mut compare = |page, before: &Contents, now: &Contents| {
+        let mut each = |page, now: &Contents, range: Range<usize>| {
             if let Some(place) = place(views, page) {
-                differences(records, place, before, now);
+                records.contents(place, now, range);
             }
         };
-        let back = sharing.come_back(&mut self.hold, may_wait, &kick, &read, &mut compare);
-        let mut lost = back.lost;
-        for (entry, letter) in back.regained {
-            let place = self.hold.get(entry).and_then(|page| place(views, page));
-            let before = letter.and_then(|letter| sharing.copy(letter));
-            let told = match (place, before) {
-                (Some(place), Some(before)) => read_page(place)
-                    .map(|now| differences(&mut self.records, place, before, &now))
-                    .is_some(),
-                _ => false,
-            };
-            if !told {
-                // It can't be read at the moment, or there is nothing to compare with: when it is touched.
-                lost.push((entry, letter));
-            }
-        }
-        let copy = |letter| sharing.copy(letter).map(|copy| Box::new(*copy));
-        let lost = lost.into_iter();
-        let lost: Vec<_> = lost
-            .map(|(entry, letter)| (entry, letter.and_then(copy)))
-            .collect();
-        self.close(lost);
-        self.govern_wanted();
+        let (look, begin) = (Looks(views), Instant::now());
+        let back = sharing.come_back(&mut self.hold, may_wait, &kick, &look, &mut each);
+        self.counts.waited(begin);
+        self.counts.backs += 1;
+        self.counts.regained += back.regained as u64;
+        self.counts.closed += back.lost.len() as u64;
+        self.close(back.lost);
+        self.govern_all(back.govern);
     }
 
-    /// Pages that are no longer this process's, with what was in them.
-    pub(super) fn close(&mut self, lost: Vec<(Entry, Option<Shadow>)>) {
+    /// Pages that are no longer this process's.
+    pub(super) fn close(&mut self, lost: Vec<Lost>) {
         let mut ranges = Ranges::new();
-        for (entry, copy) in lost {
-            if let Some((name, page)) = self.hold.lose(entry, copy) {
+        for (entry, seen) in lost {
+            if let Some((name, page)) = self.hold.lose(entry, seen) {
                 for place in self.places(name, page) {
                     ranges.insert(place.start..place.end);
                 }
@@ -345,7 +334,7 @@ impl State {
             close_really(range.clone());
             self.closed.insert(range.clone());
             let change = Change::Close(pages(&range));
-            self.records.push(Record::Change(change));
+            self.records.change(change);
         }
     }
 
@@ -353,25 +342,26 @@ impl State {
         // Nothing is lost while it runs.
         if let Some(sharing) = self.sharing.as_ref().filter(|s| s.wanted()) {
             sharing.read_letters(&mut self.hold);
+            let names = sharing.to_govern();
+            self.govern_all(names);
         }
-        self.govern_wanted();
         let over = self.sharing.as_ref().is_some_and(Sharing::stint_is_over);
         if !over || !self.hold.is_asked() {
             return;
         }
         let asked = self.hold.take_asked();
-        let copy = |entry: Entry| {
-            let place = place(&self.views, self.hold.get(entry)?)?;
-            Some(Box::new(read_page(place)?))
-        };
-        let given: Vec<_> = asked.iter().map(|&entry| (entry, copy(entry))).collect();
-        self.close(given);
-        self.away(|sharing| sharing.step_aside(&asked));
+        let begin = Instant::now();
+        if let Some(sharing) = &self.sharing {
+            sharing.step_aside(&asked);
+        }
+        self.counts.asides += 1;
+        self.counts.waited(begin);
+        self.come_back(true);
     }
 
-    pub(super) fn govern_wanted(&mut self) {
-        let Some(sharing) = &self.sharing else { return };
-        for name in sharing.to_govern() {
+    /// Objects that another process has begun to use as well.
+    fn govern_all(&mut self, names: Vec<u64>) {
+        for name in names {
             self.govern(Some(name));
             if let Some(sharing) = &self.sharing {
                 sharing.governed(name);
@@ -392,7 +382,7 @@ impl State {
         for range in ranges {
             self.close_view(range.clone());
             let change = Change::Close(pages(&range));
-            self.records.push(Record::Change(change));
+            self.records.change(change);
         }
     }
 
@@ -413,7 +403,8 @@ impl State {
     pub(super) fn become_child(&mut self, stream: u32) {
         let executable = self.views.iter().filter(|v| !v.governed);
         code::inherit(executable.map(|v| (v.name, v.start..v.end)).collect());
-        self.records.clear();
+        self.records = Records::default();
+        self.counts = Counts::default();
         self.hold.take_asked();
         let Some(sharing) = &mut self.sharing else {
             return;
@@ -461,23 +452,6 @@ impl State {
     }
 }
 
-/// Writes down what differs from what was in the page at `place`.
-fn differences(records: &mut Vec<Record>, place: u64, before: &Contents, now: &Contents) {
-    let unequal = |n: &usize| before[*n] != now[*n];
-    let block = |n: usize| (0..BLOCK).fold(0, |sum, m| sum | (before[n + m] ^ now[n + m])) != 0;
-    let blocks = (0..now.len()).step_by(BLOCK).filter(|&n| block(n));
-    let differing = blocks.flat_map(|n| n..n + BLOCK).filter(unequal);
-    let mut differing = differing.peekable();
-    while let Some(start) = differing.next() {
-        let mut end = start + 1;
-        while let Some(n) = differing.next_if(|&n| n <= end + GAP) {
-            end = n + 1;
-        }
-        let contents = bytes(&now[start..end]);
-        records.push(Record::Contents(place + 8 * start as u64, contents));
-    }
-}
-
 /// Where a page can be read, if anywhere.
 fn place(views: &[View], (name, page): PageOf) -> Option<u64> {
     let at = page * PAGE;
@@ -491,8 +465,21 @@ fn place(views: &[View], (name, page): PageOf) -> Option<u64> {
     Some(view.start + (at - view.offset))
 }
 
-fn read_view(views: &[View], page: PageOf, to: &mut Contents) -> bool {
-    place(views, page).is_some_and(|place| read_into(place, to))
+/// Looks at pages where they are mapped.
+struct Looks<'a>(&'a [View]);
+
+impl Look for Looks<'_> {
+    fn read(&self, page: PageOf, to: &mut Contents) -> bool {
+        let to = to.as_mut_ptr().cast();
+        // SAFETY: a guest page into a buffer of its size; a fault makes the copy fail.
+        place(self.0, page)
+            .is_some_and(|place| unsafe { copy::copy(to, place as *const u8, PAGE as usize) })
+    }
+
+    fn is(&self, page: PageOf, contents: &Contents) -> Option<bool> {
+        // SAFETY: a guest page.
+        unsafe { copy::same(place(self.0, page)? as *const u8, contents) }
+    }
 }
 
 /// Where a page of an object is mapped.
