@@ -157,13 +157,13 @@ impl Job {
     }
 }
 
-/// Whether this process ignores SIGINT or SIGQUIT, as all that a script starts in the background does: programs
+/// Whether this process ignores SIGINT or SIGQUIT, as all that a script starts in the background does, or SIGHUP (`nohup`): programs
 /// inherit that, and those that wait for somebody to die by one of them would wait for ever.
 fn ignores_keys() -> bool {
     static IGNORES: OnceLock<bool> = OnceLock::new();
     *IGNORES.get_or_init(|| {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        ignored(&status) & 0b110 != 0
+        ignored(&status) & 0b111 != 0
     })
 }
 
@@ -173,13 +173,13 @@ fn ignored(status: &str) -> u64 {
     set.map_or(0, |set| u64::from_str_radix(set.trim(), 16).unwrap_or(0))
 }
 
-/// A command that has SIGINT and SIGQUIT at their defaults, whoever started the tests.
+/// A command that has SIGHUP, SIGINT and SIGQUIT at their defaults, whoever started the tests.
 fn attentive(program: &Path, ignored: bool) -> Command {
     if !ignored {
         return Command::new(program);
     }
     let mut command = Command::new("env");
-    command.arg("--default-signal=INT,QUIT").arg(program);
+    command.arg("--default-signal=HUP,INT,QUIT").arg(program);
     command
 }
 
@@ -310,12 +310,12 @@ mod tests {
     fn programs_begin_with_the_signals_of_a_terminal() {
         let program = attentive(Path::new("grep"), true);
         let mut command = Command::new("sh");
-        command.args(["-c", "trap '' INT QUIT; exec \"$@\"", "sh"]);
+        command.args(["-c", "trap '' HUP INT QUIT; exec \"$@\"", "sh"]);
         command.arg(program.get_program()).args(program.get_args());
         let output = command.args(["SigIgn", "/proc/self/status"]).output();
         let status = String::from_utf8(output.unwrap().stdout).unwrap();
         assert!(status.starts_with("SigIgn:"), "{status}");
-        assert_eq!(ignored(&status) & 0b110, 0, "{status}");
+        assert_eq!(ignored(&status) & 0b111, 0, "{status}");
         assert_eq!(ignored("Name:\tx\nSigIgn:\t0000000000001006\n"), 0x1006);
     }
 }
