@@ -12,8 +12,14 @@ fn main() {
     let args: Vec<String> = std::env::args().collect();
     let recording = Recording::open(Path::new(&args[1])).unwrap();
     let stream = recording.streams()[0].id;
-    let mut timeline =
-        Timeline::open(&recording, stream, Settings::new(Options::default())).unwrap();
+    let own = std::env::current_exe().unwrap();
+    // The clew that was built beside this.
+    let clew = own.ancestors().nth(2).unwrap().join("clew");
+    let settings = Settings {
+        program: Some(clew),
+        ..Settings::new(Options::default())
+    };
+    let mut timeline = Timeline::open(&recording, stream, settings).unwrap();
     let began = Instant::now();
     timeline.seek(Target::End).unwrap();
     println!(
