@@ -47,7 +47,7 @@ fn words(addr: u64, len: u64) -> impl Iterator<Item = (u64, u8)> {
     let end = addr.saturating_add(len);
     let last = end.saturating_sub(1) >> 3;
     let first = addr >> 3;
-    let range = if len == 0 { 1..=0 } else { first..=last };
+    let range = if len == 0 { 0..0 } else { first..last + 1 };
     range.map(move |word| {
         let start = word << 3;
         let from = addr.saturating_sub(start);

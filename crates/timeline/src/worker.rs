@@ -26,6 +26,9 @@ const OBEDIENCE: Duration = Duration::from_secs(10);
 /// Whoever fills a buffer isn't kept waiting longer.
 const SOON: Duration = Duration::from_micros(500);
 
+/// Who takes segments as they come.
+pub type Sink<'a> = &'a mut dyn FnMut(&Ring, Vec<u8>);
+
 /// Which [`Stops`] a worker has: 0 is none at all.
 pub type StopsId = u64;
 
@@ -212,7 +215,7 @@ impl Worker {
         goal: Goal,
         buffer: &mut Buffer,
         time: Duration,
-        mut sink: Option<&mut dyn FnMut(&Ring, Vec<u8>)>,
+        mut sink: Option<Sink<'_>>,
     ) -> Result<(Stopped, bool)> {
         let number = buffer.number();
         let command = Command::Observe {
