@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clew_engine::kernel::chaos::Kinds;
 use clew_engine::program::Sched;
 
+pub use crate::answers::arguments::{CALLS_HELP, Calls, OUTPUT_HELP, Output, WRITES_HELP, Writes};
 pub use crate::hunt::arguments::{ExplainRun, Guard, HUNT_HELP, Hunt};
 pub use crate::recordings::arguments::*;
 
@@ -22,6 +23,9 @@ pub use crate::recordings::arguments::*;
         clew replay                       repeat the latest recording, exactly\n  \
         clew debug                        look into it with gdb, forwards and backwards\n  \
         clew watch 'list->length > 100'   where a condition becomes true\n  \
+        clew calls handle_request         all calls of a function, with arguments and results\n  \
+        clew writes total                 all changes of a variable\n  \
+        clew output                       what it printed, and when\n  \
         clew ls                           what has been recorded\n  \
         clew dump server-1 | less         every event of a recording\n  \
         clew run --stats -- make -j2      run without recording, and say what it took\n\n\
@@ -68,6 +72,18 @@ pub enum Command {
     /// Where a value comes from: back to where it was computed or came in
     #[command(after_help = crate::origin::HELP, after_long_help = crate::origin::HELP)]
     Origin(crate::origin::Origin),
+
+    /// Tell all calls of a function: arguments, results, callers, positions
+    #[command(after_help = CALLS_HELP)]
+    Calls(Calls),
+
+    /// Tell all changes of a variable: before, after, lines, positions
+    #[command(after_help = WRITES_HELP)]
+    Writes(Writes),
+
+    /// Tell what was written to standard output and error, with positions
+    #[command(after_help = OUTPUT_HELP)]
+    Output(Output),
 
     /// List the recordings: name, program, when, how it ended, length, size
     #[command(after_help = LS_HELP)]

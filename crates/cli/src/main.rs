@@ -4,6 +4,7 @@
 //! standard descriptors and take its time, all of which the guest would notice.
 #![cfg_attr(not(test), no_main)]
 
+mod answers;
 mod arguments;
 mod cache;
 mod debug;
@@ -72,6 +73,9 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const 
         Ok(Command::Debug(options)) => debug::debug(&options, &envp),
         Ok(Command::Watch(options)) => watch::watch(&options, &envp),
         Ok(Command::Origin(options)) => origin::origin(&options, &envp),
+        Ok(Command::Calls(options)) => answers::calls::calls(&options, &envp),
+        Ok(Command::Writes(options)) => answers::writes::writes(&options, &envp),
+        Ok(Command::Output(options)) => answers::output::output(&options, &envp),
         Ok(Command::Ls(options)) => recordings::ls::ls(&options, &envp),
         Ok(Command::Info(options)) => recordings::info::info(&options, &envp),
         Ok(Command::Dump(options)) => recordings::dump::dump(&options, &envp),

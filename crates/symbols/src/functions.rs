@@ -244,6 +244,37 @@ impl Module {
         }))
     }
 
+    /// Where calls of the function at `die` were inlined, in its own unit: the addresses at which they begin.
+    pub fn inlined_copies(&self, die: Die) -> Result<Vec<u64>, Error> {
+        let unit = self.unit(die.unit)?;
+        let origin_of = |at: UnitOffset| -> Result<Option<Die>, Error> {
+            let entry = unit.entry(at)?;
+            match entry.attr_value(dw::DW_AT_abstract_origin)? {
+                Some(value) => self.follow(die.unit, &value),
+                None => Ok(None),
+            }
+        };
+        let wanted = origin_of(die.offset)?.unwrap_or(die);
+        let mut entries = unit.entries_raw(None)?;
+        let mut found = Vec::new();
+        while !entries.is_empty() && found.len() < MAX_PARTS {
+            let offset = entries.next_offset();
+            let Some(abbreviation) = entries.read_abbreviation()? else {
+                continue;
+            };
+            entries.skip_attributes(abbreviation.attributes())?;
+            if abbreviation.tag() == dw::DW_TAG_inlined_subroutine
+                && origin_of(offset)? == Some(wanted)
+            {
+                let die = Die::new(die.unit, offset);
+                found.extend(self.function(die)?.map(|function| function.entry));
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        Ok(found)
+    }
+
     /// The qualified name of the function or inlined call at `die`.
     pub fn function_name(&self, die: Die) -> Result<Option<String>, Error> {
         Ok(self.function_names(die)?.0)

@@ -329,6 +329,37 @@ impl Module {
         Ok(first)
     }
 
+    /// Where statements start in a part of the code, in order of their addresses.
+    pub fn statements(&self, part: Range<u64>) -> Result<Vec<LineAddress>, Error> {
+        let mut found = Vec::new();
+        for number in self.units_at(part.start)? {
+            let (table, unit) = (self.lines(number)?, self.skeleton(number)?);
+            let rows = table.rows(self, unit)?;
+            for (addresses, range) in &rows.sequences {
+                if addresses.end <= part.start || part.end <= addresses.start {
+                    continue;
+                }
+                let rows = &rows.rows[range.clone()];
+                let inside = |row: &&Row| row.is_stmt && part.contains(&row.address);
+                for row in rows.iter().filter(inside) {
+                    if let Some(line) = table.line(unit, row) {
+                        let address = row.address;
+                        found.push(LineAddress { address, line });
+                    }
+                }
+            }
+            if !found.is_empty() {
+                break;
+            }
+        }
+        // Of several rows for one address the last tells where its instruction is from.
+        found.sort_by_key(|one| one.address);
+        found.reverse();
+        found.dedup_by_key(|one| one.address);
+        found.reverse();
+        Ok(found)
+    }
+
     /// Where the body of a function starts, after it has set up its frame, so that variables are
     /// where DWARF says: the second line of its code, as gdb takes it, or where the compiler marks
     /// it. The entry itself if lines don't tell.

@@ -80,6 +80,14 @@ impl Modules {
         }
     }
 
+    /// How a frame's CFA is found at an instruction: a register (by its DWARF number) and what to add to it. None if that
+    /// isn't known, or takes more.
+    pub fn cfa_rule(&self, pc: u64) -> Option<(gimli::Register, i64)> {
+        let image = self.find(pc)?;
+        let address = image.local(pc);
+        image.module.cfi().find(address)?.cfa_rule(address)
+    }
+
     /// The caller of a frame whose code is found at `lookup`.
     fn caller(&self, registers: &Registers, lookup: u64, memory: Memory<'_>) -> Caller {
         if let Some(image) = self.find(lookup)

@@ -7,10 +7,16 @@ use crate::{Frame, Modules, Registers};
 use std::ops::Range;
 use std::rc::Rc;
 
+mod containers;
 mod number;
+mod returned;
 mod show;
+mod tree;
 
+pub use containers::{Container, Walk};
 pub use number::{Number, float_text};
+pub use returned::ReturnRegisters;
+pub use tree::{Part, PartKind, Within};
 
 /// The program at a moment, in the thread that is looked at.
 pub trait Context {

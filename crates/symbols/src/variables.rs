@@ -195,6 +195,41 @@ impl Catalog {
         Ok(all)
     }
 
+    /// The variables at file level of the unit of `pc`, with their names; at most so many.
+    pub fn variables_of_unit(
+        &self,
+        modules: &Modules,
+        pc: u64,
+        most: usize,
+    ) -> Result<Vec<(Rc<str>, Found)>, Error> {
+        let Some(image) = modules.find(pc) else {
+            return Ok(Vec::new());
+        };
+        let mut all = Vec::new();
+        for unit in image.module.units_at(image.local(pc))? {
+            let index = self.unit_index(&image.module, unit)?;
+            let variables = index.all().filter(|named| named.kind == Kind::Variable);
+            let told = variables.map(|named| (named.path.clone(), found(image, unit, named)));
+            all.extend(told.take(most - all.len()));
+        }
+        Ok(all)
+    }
+
+    /// The names of all functions (or variables) of a module, as its debugging information has them, with their
+    /// namespaces.
+    pub fn names_of(&self, module: &Arc<crate::Module>, kind: Kind) -> Result<Vec<Rc<str>>, Error> {
+        let indexed = self.indexed(module);
+        let mut all = Vec::new();
+        for number in 0..module.unit_count()? {
+            // A damaged unit hides its own names only.
+            if let Ok(unit) = indexed.unit(number) {
+                let named = unit.all().filter(|named| named.kind == kind);
+                all.extend(named.map(|named| named.path.clone()));
+            }
+        }
+        Ok(all)
+    }
+
     /// Whatever has that name anywhere, from the module where it is found first (the program
     /// itself comes before its libraries).
     pub fn named(

@@ -17,6 +17,7 @@
 //! * `program`: the stack with functions and lines, values of C expressions
 //! * `transition`, `watch`: where a condition flips
 //! * `touches`: accesses of different threads to the same memory
+//! * `history`: all calls of functions, all changes of a piece of memory
 //! * `trace`: all instructions of a stretch and what they touched
 //! * `snapshots`, `usage`: who stands where, who is to go, and what it all takes
 //! * `worker`, `pool`: processes and the words that pass between them and this one
@@ -26,6 +27,7 @@
 
 pub mod divergence;
 mod excursion;
+mod history;
 mod limits;
 mod pool;
 pub mod program;
@@ -46,13 +48,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use clew_engine::replay::worker::protocol::{
-    At, Break, Calls, Diverged, EventStop, Events, ExcursionEnd, Mapping, Next, Registers, Stops,
-    Thread, Watch, WatchKind,
+    At, Break, CallSeen, Calls, ChangeSeen, Diverged, EventStop, Events, ExcursionEnd,
+    FunctionEntry, LeftBy, Mapping, Mark, Next, Piece, Registers, Stops, Thread, Watch, WatchKind,
 };
 use clew_recording::event::ThreadId;
 pub use clew_recording::position::Position;
 
 pub use excursion::{Excursion, Ran, Undefined};
+pub use history::Seen;
 pub use timeline::Timeline;
 pub use touches::{Touch, TouchLimits, Touches};
 

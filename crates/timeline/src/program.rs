@@ -114,7 +114,8 @@ impl Program {
         Ok(modules)
     }
 
-    fn module(&mut self, copy: &str, name: &str) -> Option<Arc<Module>> {
+    /// A file of the recording, opened; none if it is no ELF file. `name`: what the program knew it by.
+    pub fn module(&mut self, copy: &str, name: &str) -> Option<Arc<Module>> {
         if let Some(known) = self.opened.get(copy) {
             return known.clone();
         }
@@ -193,6 +194,38 @@ impl Program {
         all.pop().ok_or(Error::Lost)
     }
 
+    /// Lets somebody look at a thread where the timeline stands: its stack, variables, values.
+    pub fn ask<T>(
+        &mut self,
+        timeline: &mut Timeline,
+        asked: Asked,
+        names: &mut Bindings,
+        question: impl FnOnce(&mut Evaluator<'_>) -> T,
+    ) -> Result<T> {
+        let modules = self.modules(timeline)?;
+        let registers = timeline.registers(asked.thread)?;
+        if registers.is_none() {
+            let thread = asked.thread;
+            return Err(Error::Refused(format!("there is no thread {thread} here")));
+        }
+        let calls = timeline.at().thread == asked.thread;
+        let mut here = Here {
+            registers,
+            timeline,
+            excursion: None,
+            ticks: asked.ticks,
+            endless: false,
+            failed: None,
+            calls,
+        };
+        let mut evaluator = Evaluator::new(&self.catalog, &modules, &mut here, names);
+        let answer = question(&mut evaluator);
+        match here.failed {
+            Some(error) => Err(error),
+            None => Ok(answer),
+        }
+    }
+
     /// Several expressions, one after the other; what one's calls change, the next doesn't see.
     pub fn evaluate_all(
         &mut self,
@@ -213,6 +246,7 @@ impl Program {
                 ticks,
                 endless: false,
                 failed: None,
+                calls: true,
             };
             let mut evaluator = Evaluator::new(&self.catalog, &modules, &mut here, names);
             let value = evaluator.evaluate(expression).map(|value| Evaluated {
@@ -234,6 +268,14 @@ impl Program {
     }
 }
 
+/// What [`Program::ask`] needs to know.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    pub thread: ThreadId,
+    /// How long functions that are called may take.
+    pub ticks: u64,
+}
+
 /// A program at a position; with a copy of it as soon as something is called.
 struct Here<'a> {
     timeline: &'a mut Timeline,
@@ -243,10 +285,15 @@ struct Here<'a> {
     endless: bool,
     /// What went wrong that isn't the program's.
     failed: Option<Error>,
+    /// Functions may be called: it is the thread that runs.
+    calls: bool,
 }
 
 impl Here<'_> {
     fn excursion(&mut self) -> std::result::Result<&mut Excursion, String> {
+        if !self.calls {
+            return Err("can't be called here: another thread runs".into());
+        }
         if self.excursion.is_none() {
             match self.timeline.excursion() {
                 Ok(excursion) => self.excursion = Some(excursion),

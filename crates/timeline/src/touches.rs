@@ -165,7 +165,7 @@ impl Timeline {
 }
 
 /// What a worker has left in a buffer.
-fn result<T: DeserializeOwned>(ring: &Ring) -> Result<T> {
+pub(crate) fn result<T: DeserializeOwned>(ring: &Ring) -> Result<T> {
     postcard::from_bytes(&ring.rows(0)).map_err(|_| Error::Lost)
 }
 

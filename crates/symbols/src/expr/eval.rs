@@ -25,6 +25,8 @@ pub struct Evaluator<'a> {
     /// By address.
     pub(super) scopes: HashMap<u64, Option<Rc<Scope>>>,
     whole_stack: bool,
+    /// Names are those of this frame, and of those around it.
+    pub(super) frame: usize,
 }
 
 impl<'a> Evaluator<'a> {
@@ -46,7 +48,22 @@ impl<'a> Evaluator<'a> {
             returned: Vec::new(),
             scopes: HashMap::new(),
             whole_stack: false,
+            frame: 0,
         }
+    }
+
+    /// From now on names are those of a frame of the stack; 0 is the innermost. Whether there is one.
+    pub fn choose_frame(&mut self, frame: usize) -> bool {
+        let there = frame < self.frames(frame > 0).len();
+        if there {
+            self.frame = frame;
+        }
+        there
+    }
+
+    /// The program at this moment, and the stack as far as it was needed.
+    pub fn view(&mut self) -> &mut View<'a> {
+        &mut self.view
     }
 
     pub fn evaluate(&mut self, text: &str) -> Result<Value, Problem> {
@@ -264,7 +281,10 @@ impl<'a> Evaluator<'a> {
     }
 
     fn register(&mut self, name: &str, span: &Span) -> Result<Value, Problem> {
-        let registers = self.view.context.registers();
+        let registers = match self.frame {
+            0 => self.view.context.registers(),
+            frame => self.frames(true)[frame].registers.clone(),
+        };
         let Some((value, size)) = register_value(&registers, name) else {
             let message = format!("there is no register ${name}");
             return Err(Problem::wrong(span, message));

@@ -34,9 +34,9 @@ impl Evaluator<'_> {
         }
         let simple = path.parts.len() == 1 && path.file.is_none() && !path.global;
         self.frames(false);
-        let own = self.is_own(0);
+        let own = self.is_own(self.frame);
         if simple && own {
-            if let Some((variable, frame)) = self.local(path.last(), 0) {
+            if let Some((variable, frame)) = self.local(path.last(), self.frame) {
                 return self.local_value(path, &variable, frame, span);
             }
             if let Some(value) = self.of_this(path.last(), span)? {
@@ -57,14 +57,14 @@ impl Evaluator<'_> {
             return Ok(found);
         }
         if simple {
-            for frame in 1..self.frames(true).len() {
+            for frame in self.frame + 1..self.frames(true).len() {
                 if self.is_own(frame)
                     && let Some((variable, frame)) = self.local(path.last(), frame)
                 {
                     return self.local_value(path, &variable, frame, span);
                 }
             }
-            if let Some((variable, frame)) = self.local(path.last(), 0) {
+            if let Some((variable, frame)) = self.local(path.last(), self.frame) {
                 return self.local_value(path, &variable, frame, span);
             }
         } else if let [function, name] = &path.parts[..]
@@ -141,6 +141,21 @@ impl Evaluator<'_> {
         });
         self.scopes.insert(pc, scope.clone());
         scope
+    }
+
+    /// The variables in sight in a frame, innermost first, and what each is there.
+    pub fn variables_in(&mut self, frame: usize) -> Vec<(Variable, Result<Value, Problem>)> {
+        if frame >= self.frames(true).len() {
+            return Vec::new();
+        }
+        let span = 0..0;
+        let all = self.variables(frame).into_iter();
+        all.map(|variable| {
+            self.text = variable.name.to_string();
+            let value = self.variable_value(&variable, frame, &span);
+            (variable, value)
+        })
+        .collect()
     }
 
     /// The variables in sight in a frame, innermost first.
@@ -230,7 +245,7 @@ impl Evaluator<'_> {
 
     /// A member of the object that the current method belongs to.
     fn of_this(&mut self, name: &str, span: &Span) -> Result<Option<Value>, Problem> {
-        let Some((this, frame)) = self.local("this", 0) else {
+        let Some((this, frame)) = self.local("this", self.frame) else {
             return Ok(None);
         };
         let Ok(this) = self.variable_value(&this, frame, span) else {
@@ -249,8 +264,10 @@ impl Evaluator<'_> {
         whose: Whose,
         span: &Span,
     ) -> Result<Option<Resolved>, Problem> {
-        let pc = self.frames(false).first().map(|frame| frame.lookup);
-        let pc = pc.filter(|_| whose == Whose::Anybody || self.is_own(0));
+        self.frames(false);
+        let frame = self.view.frames.get(self.frame);
+        let pc = frame.map(|frame| frame.lookup);
+        let pc = pc.filter(|_| whose == Whose::Anybody || self.is_own(self.frame));
         let real = |kind| !matches!(kind, Kind::DeclaredVariable | Kind::DeclaredFunction);
         let mut all = Vec::new();
         if path.file.is_none()
@@ -291,7 +308,8 @@ impl Evaluator<'_> {
         if all.len() < 2 {
             return;
         }
-        let function = self.view.frames.first().and_then(|f| f.function.clone());
+        let frame = self.view.frames.get(self.frame);
+        let function = frame.and_then(|frame| frame.function.clone());
         let function = function.unwrap_or_default();
         let catalog = self.view.catalog;
         let scope_of = |found: &Found| {

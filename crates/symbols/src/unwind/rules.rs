@@ -13,6 +13,27 @@ use gimli::{
 const MAX_OPERATIONS: u32 = 10_000;
 
 impl Found<'_> {
+    /// The register and offset that make the CFA at the module's `address`.
+    pub fn cfa_rule(&self, address: u64) -> Option<(Register, i64)> {
+        fn rule<S: UnwindSection<Reader>>(
+            section: &S,
+            bases: &BaseAddresses,
+            entry: &FrameDescriptionEntry<Reader>,
+            address: u64,
+        ) -> Option<(Register, i64)> {
+            let mut context = UnwindContext::new();
+            let row = entry.unwind_info_for_address(section, bases, &mut context, address);
+            match row.ok()?.cfa() {
+                CfaRule::RegisterAndOffset { register, offset } => Some((*register, *offset)),
+                CfaRule::Expression(_) => None,
+            }
+        }
+        match self {
+            Found::Eh(section, bases, entry) => rule(*section, bases, entry, address),
+            Found::Debug(section, bases, entry) => rule(*section, bases, entry, address),
+        }
+    }
+
     /// The caller of a frame at the module's `address`.
     pub fn caller(
         &self,

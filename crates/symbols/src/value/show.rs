@@ -1,5 +1,6 @@
 //! Values as people read them: a value in, text in gdb's style for C out, of bounded length.
 
+use super::containers::Container;
 use super::{Number, Place, Value, View, float_text};
 use crate::location::NoPlace;
 use crate::types::{BaseKind, Enum, Language, Member, Offset, Record, Type};
@@ -23,8 +24,28 @@ impl View<'_> {
         let mut shower = Shower {
             view: self,
             elements: 0,
+            means: false,
         };
         if let Err(error) = shower.top(value, &mut text) {
+            text = unreadable(&error);
+        }
+        text
+    }
+
+    /// The value as text, without its type, and containers of the standard libraries by what they hold.
+    pub fn text_of(&mut self, value: &Value) -> String {
+        let mut text = String::new();
+        let referent = match self.catalog.strip(&value.of) {
+            Ok(Type::Reference(_)) => self.deref(value),
+            _ => Ok(value.clone()),
+        };
+        let mut shower = Shower {
+            view: self,
+            elements: 0,
+            means: true,
+        };
+        let shown = referent.and_then(|value| shower.inner(&value, 0, &mut text));
+        if let Err(error) = shown {
             text = unreadable(&error);
         }
         text
@@ -42,6 +63,8 @@ fn unreadable(error: &NoPlace) -> String {
 struct Shower<'a, 'b> {
     view: &'a mut View<'b>,
     elements: usize,
+    /// Containers are shown by what they hold.
+    means: bool,
 }
 
 type Shown = Result<(), NoPlace>;
@@ -285,6 +308,11 @@ impl Shower<'_, '_> {
             out.push_str("{...}");
             return Ok(());
         }
+        if self.means
+            && let Some(container) = self.view.container(value, record)?
+        {
+            return self.container(&container, depth, out);
+        }
         if record.language == Language::Rust
             && let Some(done) = self.rust(value, record, depth, out)?
         {
@@ -292,7 +320,11 @@ impl Shower<'_, '_> {
         }
         out.push('{');
         let bias = self.bias(record);
-        for (n, member) in record.members.iter().enumerate() {
+        let means = self.means;
+        let catalog = self.view.catalog;
+        let members = record.members.iter();
+        let members = members.filter(|member| !(means && catalog.is_empty_base(member)));
+        for (n, member) in members.enumerate() {
             if n > 0 {
                 out.push_str(", ");
             }
@@ -330,15 +362,59 @@ impl Shower<'_, '_> {
         }
     }
 
-    fn bias(&self, record: &Record) -> u64 {
-        let computed = |member: &Member| matches!(member.offset, Offset::Computed(_));
-        if !record.members.iter().any(computed) {
-            return 0;
+    fn container(&mut self, container: &Container, depth: usize, out: &mut String) -> Shown {
+        match container {
+            Container::Text { address, len } => {
+                let most = MOST_ELEMENTS.saturating_sub(self.elements) as u64;
+                let bytes = self.view.read(*address, (*len).min(most) as usize)?;
+                self.elements += bytes.len();
+                out.push_str(&string_text(&bytes));
+                if *len > most {
+                    out.push_str("...");
+                }
+                Ok(())
+            }
+            Container::Elements(array) => self.inner(array, depth, out),
+            Container::Contents(None) => {
+                out.push_str("<nothing>");
+                Ok(())
+            }
+            Container::Contents(Some(value)) => self.inner(value, depth + 1, out),
+            Container::Items { walk, count } => {
+                out.push('{');
+                let most = MOST_ELEMENTS.saturating_sub(self.elements) as u64;
+                let items = self.view.walk(walk, *count, 0, most);
+                let mut shown = 0;
+                for item in &items {
+                    if out.len() > LONGEST || self.elements >= MOST_ELEMENTS {
+                        break;
+                    }
+                    if shown > 0 {
+                        out.push_str(", ");
+                    }
+                    match self.view.pair(item) {
+                        Some((key, value)) => {
+                            out.push('[');
+                            self.inner(&key, depth + 1, out)?;
+                            out.push_str("] = ");
+                            self.inner(&value, depth + 1, out)?;
+                        }
+                        None => self.inner(item, depth + 1, out)?,
+                    }
+                    shown += 1;
+                    self.elements += 1;
+                }
+                if shown < *count {
+                    out.push_str("...");
+                }
+                out.push('}');
+                Ok(())
+            }
         }
-        let mut images = self.view.modules.modules();
-        let image =
-            images.find(|image| std::sync::Arc::ptr_eq(&image.module, &record.entry.module));
-        image.map_or(0, |image| image.bias)
+    }
+
+    fn bias(&self, record: &Record) -> u64 {
+        self.view.bias_of(record)
     }
 
     /// Rust's own shapes: enums, tuples, string slices. `None`: it is a plain struct.
@@ -407,6 +483,18 @@ impl Shower<'_, '_> {
 }
 
 impl View<'_> {
+    /// Where a record's module lies, if that matters to where its members are.
+    pub(super) fn bias_of(&self, record: &Record) -> u64 {
+        let computed = |member: &Member| matches!(member.offset, Offset::Computed(_));
+        if !record.members.iter().any(computed) {
+            return 0;
+        }
+        let mut images = self.modules.modules();
+        let image =
+            images.find(|image| std::sync::Arc::ptr_eq(&image.module, &record.entry.module));
+        image.map_or(0, |image| image.bias)
+    }
+
     /// Which variant of a Rust enum is there.
     pub fn variant(&mut self, value: &Value, record: &Record) -> Result<Option<usize>, NoPlace> {
         let Some(variants) = &record.variants else {

@@ -85,6 +85,10 @@ struct Attributes {
 }
 
 impl UnitIndex {
+    pub fn all(&self) -> impl Iterator<Item = &Named> {
+        self.all.iter()
+    }
+
     pub fn read(module: &Module, number: usize) -> Result<UnitIndex, Error> {
         let unit = module.unit(number)?;
         let mut language = Language::Other;

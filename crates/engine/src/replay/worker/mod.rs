@@ -12,14 +12,18 @@
 //! - `stops`, `search`: where to stop, and going forward until one comes
 //! - `observe`: going forward with somebody looking on; each analysis is an observer
 //! - `touches`, `owners`, `collect`: which memory several threads touch, and who touches it where
+//! - `functions`: all calls of functions, with their returns
+//! - `changes`: all changes of a piece of memory
 //! - `trace`: all instructions and what they touch
 //! - `excursion`, `answers`: leaving the recording
 //! - `show`: registers, memory, mappings, threads
 
 mod answers;
+mod changes;
 mod channel;
 mod collect;
 mod excursion;
+mod functions;
 mod limit;
 mod observe;
 mod owners;

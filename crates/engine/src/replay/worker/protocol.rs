@@ -72,6 +72,11 @@ pub enum Observation {
     Sharing,
     /// Accesses to the memory that stands in the buffer, at most so many: a `Vec<Touch>` in its place.
     Touches { most: u64 },
+    /// Calls of the functions that stand in the buffer (a `Vec<FunctionEntry>`), at most so many: a `Vec<CallSeen>` in its
+    /// place.
+    Functions { most: u64 },
+    /// Changes of a piece of memory, at most so many: a `Vec<ChangeSeen>` in the buffer.
+    Changes { addr: u64, len: u64, most: u64 },
     /// Each instruction and what it touches ([`crate::trace`]).
     Trace,
 }
@@ -407,6 +412,84 @@ pub struct Touch {
     pub write: bool,
     /// Atomic for other processors too.
     pub locked: bool,
+}
+
+/// A function whose calls are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FunctionEntry {
+    /// Its first instruction, with the return address on top of the stack.
+    pub pc: u64,
+    /// It comes there again by itself: a loop. Otherwise who comes there was called.
+    pub loops: bool,
+    /// The instruction at which its arguments are where debugging information says.
+    pub known: u64,
+    /// There this register (as instructions number them) and offset make the address of the return address.
+    pub register: u8,
+    pub offset: i64,
+}
+
+/// A call of a function.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallSeen {
+    /// Number among those that were asked for.
+    pub function: u32,
+    pub thread: ThreadId,
+    /// Where its arguments are known; its first instruction, if it didn't come there.
+    pub at: Mark,
+    /// It came there.
+    pub known: bool,
+    /// The canonical frame address: the stack pointer behind the return.
+    pub frame: u64,
+    /// The return address.
+    pub back: u64,
+    /// So many of the calls that are looked for are under way around it.
+    pub depth: u32,
+    /// In the order in which instructions number them.
+    pub registers: [u64; 16],
+    /// The lower halves of xmm0 to xmm7.
+    pub vectors: [u64; 8],
+    /// Memory: parts of the frame, and what registers with arguments point to.
+    pub pieces: Vec<Piece>,
+    pub left: LeftBy,
+}
+
+/// Memory as it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    pub addr: u64,
+    pub bytes: Vec<u8>,
+}
+
+/// How a call has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LeftBy {
+    /// It hasn't, or nobody saw it.
+    Nothing,
+    Return {
+        /// Behind the call.
+        at: Mark,
+        rax: u64,
+        rdx: u64,
+        /// The lower halves of xmm0 and xmm1.
+        xmm: [u64; 2],
+        /// What rax points to.
+        pieces: Vec<Piece>,
+    },
+    /// A long jump or an exception.
+    Unwound,
+}
+
+/// A change of memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangeSeen {
+    /// Before the instruction; of an event, where the thread stood for it.
+    pub at: Mark,
+    pub thread: ThreadId,
+    /// An event did it: a system call, another process.
+    pub by_event: bool,
+    /// None: it couldn't be read.
+    pub before: Option<Vec<u8>>,
+    pub after: Option<Vec<u8>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -252,7 +252,8 @@ impl super::protocol::Events {
 /// Longer ones are compared as far as this.
 const LONGEST_WATCH: u64 = 1 << 20;
 
-fn read(memory: &Memory, watch: &Watch) -> Option<Vec<u8>> {
+/// What is in watched memory; none if it can't be read.
+pub(super) fn read(memory: &Memory, watch: &Watch) -> Option<Vec<u8>> {
     let mut bytes = vec![0; watch.len.min(LONGEST_WATCH) as usize];
     fill(memory, watch.addr, &mut bytes).then_some(bytes)
 }

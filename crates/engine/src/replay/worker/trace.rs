@@ -49,6 +49,10 @@ impl Worker {
         match look {
             Observation::Sharing => self.survey(goal, &mut buffer),
             Observation::Touches { most } => self.collect(goal, most, &mut buffer),
+            Observation::Functions { most } => self.functions(goal, most, &mut buffer),
+            Observation::Changes { addr, len, most } => {
+                self.changes(goal, (addr, len), most, &mut buffer)
+            }
             Observation::Trace => self.trace(goal, buffer),
         }
     }
