@@ -10,6 +10,7 @@ use clew_engine::program::Sched;
 
 pub use crate::hunt::arguments::{ExplainRun, Guard, HUNT_HELP, Hunt};
 pub use crate::recordings::arguments::*;
+pub use crate::weave::{RELOG_HELP, Relog};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -65,6 +66,10 @@ pub enum Command {
     /// Find where a condition becomes true, or false
     #[command(after_help = WATCH_HELP, override_usage = "clew watch [OPTIONS] [REC] <EXPR>")]
     Watch(Watch),
+
+    /// Make an exact recording of a woven one
+    #[command(after_help = RELOG_HELP)]
+    Relog(Relog),
 
     /// List the recordings: name, program, when, how it ended, length, size
     #[command(after_help = LS_HELP)]

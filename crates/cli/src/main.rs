@@ -23,6 +23,7 @@ mod stack;
 mod text;
 mod variables;
 mod watch;
+mod weave;
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
@@ -69,6 +70,7 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const 
         Ok(Command::Replay(options)) => replay::replay(&options, &envp),
         Ok(Command::Debug(options)) => debug::debug(&options, &envp),
         Ok(Command::Watch(options)) => watch::watch(&options, &envp),
+        Ok(Command::Relog(options)) => weave::relog(&options, &envp),
         Ok(Command::Ls(options)) => recordings::ls::ls(&options, &envp),
         Ok(Command::Info(options)) => recordings::info::info(&options, &envp),
         Ok(Command::Dump(options)) => recordings::dump::dump(&options, &envp),
