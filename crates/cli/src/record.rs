@@ -149,7 +149,7 @@ pub fn meta_with(line: &Record, program: &Path, folder: &Path, schedule: Schedul
     }
 }
 
-fn random() -> std::io::Result<u64> {
+pub fn random() -> std::io::Result<u64> {
     let mut bytes = [0; 8];
     // SAFETY: writes at most eight bytes.
     let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };

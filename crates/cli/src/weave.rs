@@ -41,6 +41,10 @@ pub struct Relog {
     #[arg(value_name = "REC")]
     pub recording: Option<OsString>,
 
+    /// The recording was made elsewhere, and its program may do what you may do
+    #[arg(long)]
+    pub trust: bool,
+
     /// The folder of the new recording; without it, it is kept inside the woven one
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
@@ -97,6 +101,11 @@ pub fn record(line: &Record, how: Weave, envp: &[&CStr]) -> i32 {
         }
     };
     record::note_latest(line, envp, &folder);
+    if let Err(error) = mark(&woven, envp) {
+        eprintln!(
+            "clew: it can't be noted that this recording is yours: {error}; relog it with --trust"
+        );
+    }
     match launch::record(&woven, &program) {
         Ok(recorded) => {
             if let Some(why) = recorded.refused {
@@ -192,6 +201,9 @@ pub fn relog(line: &Relog, envp: &[&CStr]) -> i32 {
         Some(path) => path.clone(),
         None => folder.join(EXACT),
     };
+    if !line.trust && !is_ours(&folder, envp) {
+        return text::failed(&strangers(&folder));
+    }
     match relog_to(&folder, &target, envp) {
         Ok(()) => {
             eprintln!("clew: relogged: {}", target.display());
@@ -270,10 +282,55 @@ fn split(variable: &OsStr) -> Option<(&OsStr, &OsStr)> {
     ))
 }
 
+/// Where this user's woven recordings are noted: to relog is to run a program with the user's rights, which a stranger's
+/// recording must not get by itself.
+const OURS: &str = ".woven";
+const MARK: &str = "mark";
+
+/// Notes that a recording was made here.
+fn mark(woven: &Woven, envp: &[&CStr]) -> Result<(), String> {
+    use std::os::unix::fs::DirBuilderExt;
+    let told = |error: std::io::Error| error.to_string();
+    let place = recordings::place(envp).map_err(|error| error.to_string())?;
+    let folder = place.dir().join(OURS);
+    let made = std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&folder);
+    made.map_err(told)?;
+    let mark = format!(
+        "{:016x}{:016x}",
+        record::random().map_err(told)?,
+        record::random().map_err(told)?
+    );
+    std::fs::write(folder.join(&mark), "").map_err(told)?;
+    std::fs::write(woven.path(MARK), &mark).map_err(told)
+}
+
+/// Was it made here, by this user?
+fn is_ours(recording: &Path, envp: &[&CStr]) -> bool {
+    let mark =
+        clew_weave::folder::read_bounded(&Woven::of(recording).path(MARK), 64).unwrap_or_default();
+    let mark = String::from_utf8(mark).unwrap_or_default();
+    let hex = mark.len() == 32 && mark.bytes().all(|byte| byte.is_ascii_hexdigit());
+    hex && recordings::place(envp).is_ok_and(|place| place.dir().join(OURS).join(&mark).exists())
+}
+
+fn strangers(recording: &Path) -> String {
+    let name = recordings::name(recording);
+    format!(
+        "{name} was made elsewhere, and making it exact runs its program with your rights; clew replay runs it locked in. If you \
+         trust it: clew relog --trust {name}"
+    )
+}
+
 /// The exact recording of a woven one, made now if it isn't there.
 pub fn exact(folder: &Path, envp: &[&CStr]) -> Result<PathBuf, String> {
     let target = folder.join(EXACT);
     if clew_recording::reader::Recording::open(&target).is_err() {
+        if !is_ours(folder, envp) {
+            return Err(strangers(folder));
+        }
         eprintln!(
             "clew: {} is woven; it is made exact first",
             recordings::name(folder)

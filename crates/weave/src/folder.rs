@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -117,11 +117,14 @@ impl Woven {
     /// Libraries that the program had, by the names that the loader has for them.
     pub fn modules(&self) -> Vec<String> {
         let text = fs::read_to_string(self.path(MODULES)).unwrap_or_default();
-        let mut names: Vec<String> = text
-            .lines()
-            .filter(|line| line.starts_with('/'))
-            .map(str::to_owned)
-            .collect();
+        let own = self.dir.to_string_lossy().into_owned();
+        let wanted = |line: &&str| {
+            line.starts_with('/')
+                && !line.starts_with(&own)
+                && !line.ends_with(" (deleted)")
+                && !line.starts_with("/dev/")
+        };
+        let mut names: Vec<String> = text.lines().filter(wanted).map(str::to_owned).collect();
         names.sort();
         names.dedup();
         names
@@ -140,11 +143,21 @@ impl Woven {
             cwd: cwd.to_string_lossy().into_owned(),
             copies: BTreeMap::new(),
         };
+        let mut copied: BTreeMap<(u64, u64), String> = BTreeMap::new();
         let mut wanted = self.modules();
         wanted.extend([files.program.clone(), files.loader.clone()]);
         wanted.extend(ALSO.iter().map(|&path| path.to_owned()));
         for path in wanted {
-            if path.ends_with(LIBRARY) || files.copies.contains_key(&path) {
+            if files.copies.contains_key(&path) {
+                continue;
+            }
+            let known = Path::new(&path)
+                .metadata()
+                .ok()
+                .filter(fs::Metadata::is_file)
+                .map(|meta| (meta.dev(), meta.ino()));
+            if let Some(name) = known.and_then(|identity| copied.get(&identity)) {
+                files.copies.insert(path, String::clone(name));
                 continue;
             }
             let base = Path::new(&path)
@@ -154,17 +167,21 @@ impl Woven {
                 .into_owned();
             let mut name = base.clone();
             let mut n = 1;
-            while files.copies.values().any(|taken| *taken == name) {
+            while copied.values().any(|taken| *taken == name) {
                 n += 1;
                 name = format!("{n}.{base}");
             }
-            let to = folder.join(&name);
-            match fs::copy(&path, &to) {
-                Ok(_) => files.copies.insert(path, name),
+            match (known, fs::copy(&path, folder.join(&name))) {
+                (Some(identity), Ok(_)) => {
+                    copied.insert(identity, name.clone());
+                    files.copies.insert(path, name);
+                }
+                (_, Err(why)) if path == files.program || path == files.loader => {
+                    return Err(at(Path::new(&path))(why));
+                }
                 // What is there only sometimes, or has gone.
-                Err(_) if path != files.program && path != files.loader => continue,
-                Err(why) => return Err(at(Path::new(&path))(why)),
-            };
+                _ => {}
+            }
         }
         self.write(MANIFEST, &files)
     }
@@ -205,8 +222,9 @@ impl Woven {
 }
 
 /// Files that the C library reads by itself, for programs that ask for a language or a time zone.
-const ALSO: [&str; 5] = [
+const ALSO: [&str; 6] = [
     "/etc/ld.so.cache",
+    "/usr/share/locale/locale.alias",
     "/etc/localtime",
     "/usr/lib/locale/locale-archive",
     "/usr/lib/x86_64-linux-gnu/gconv/gconv-modules.cache",

@@ -523,7 +523,8 @@ fn serve(
                     Ok((None, path)) => {
                         answer.error = -libc::ENOENT;
                         let name = path.to_string_lossy().into_owned();
-                        if missed.len() < 100 && !missed.contains(&name) {
+                        let tried = path.starts_with(&woven.dir);
+                        if missed.len() < 20 && !tried && !missed.contains(&name) {
                             missed.push(name);
                         }
                     }
@@ -593,6 +594,14 @@ fn open(
             .filter(|name| plain(name))
         {
             Some(name) => copies.join(name),
+            // A folder on the way to a file; nothing can be read of it.
+            None if files
+                .copies
+                .keys()
+                .any(|copy| Path::new(copy).starts_with(path) && path.is_absolute()) =>
+            {
+                return folder(&copies).map(Some);
+            }
             None => return Ok(None),
         }
     };
@@ -606,6 +615,15 @@ fn open(
         Ok(file) if file.metadata()?.is_file() => Ok(Some(file)),
         _ => Ok(None),
     }
+}
+
+/// A folder that can be looked at, but not into.
+fn folder(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    File::options()
+        .read(true)
+        .custom_flags(libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW)
+        .open(path)
 }
 
 /// A path as it stands in the list of copies.

@@ -15,8 +15,9 @@ pub use open::{Opened, open};
 use std::ffi::{CStr, OsStr};
 use std::path::{Path, PathBuf};
 
-use crate::{text, variables};
+use crate::{text, variables, weave};
 use clew_recording::folder::{FolderError, Recordings};
+use clew_recording::meta::Meta;
 use clew_recording::summary::End;
 
 /// The folder of this user's recordings.
@@ -30,6 +31,15 @@ pub fn find(envp: &[&CStr], word: Option<&OsStr>) -> Result<PathBuf, FolderError
         (Ok(place), _) => place.resolve(word),
         (Err(_), Some(word)) => Recordings::at(Path::new(".")).resolve(Some(word)),
         (Err(error), None) => Err(error),
+    }
+}
+
+/// The same, but of an exact recording: a woven one is made exact now, if it wasn't before.
+pub fn find_exact(envp: &[&CStr], word: Option<&OsStr>) -> Result<PathBuf, String> {
+    let folder = find(envp, word).map_err(|error| error.to_string())?;
+    match Meta::read(&folder) {
+        Ok(meta) if weave::is_woven(&meta) => weave::exact(&folder, envp),
+        _ => Ok(folder),
     }
 }
 

@@ -120,13 +120,8 @@ fn end(state: u32, status: i32, text: &[u8]) -> ! {
     } else {
         // SAFETY: the report is mapped. The first to come is the one that is told.
         unsafe {
-            let first = AtomicU32::from_ptr(&raw mut (*report).state).compare_exchange(
-                RUNNING,
-                state,
-                Ordering::SeqCst,
-                Ordering::SeqCst,
-            );
-            if first.is_ok() {
+            let before = AtomicU32::from_ptr(&raw mut (*report).state).swap(state, Ordering::SeqCst);
+            if !matches!(before, DIVERGED | CUT) {
                 tell(
                     (&raw mut (*report).words).cast(),
                     &raw mut (*report).told,

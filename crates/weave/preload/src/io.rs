@@ -950,6 +950,29 @@ simple! {
     fallocate64(fd: c_int, mode: c_int, at: i64, len: i64; site = "r8") = 285, File, Before, [fd, at, len];
 }
 
+export! { fn faccessat(folder: c_int, path: *const c_char, mode: c_int, flags: c_int; site = "r8") -> i64 {
+    // SAFETY: see above.
+    unsafe { access_at(folder, path, mode, flags, site) }
+}}
+export! { fn euidaccess(path: *const c_char, mode: c_int; site = "rdx") -> i64 {
+    // SAFETY: see above. 0x200: by the effective user.
+    unsafe { access_at(HERE, path, mode, 0x200, site) }
+}}
+export! { fn eaccess(path: *const c_char, mode: c_int; site = "rdx") -> i64 {
+    // SAFETY: see above.
+    unsafe { access_at(HERE, path, mode, 0x200, site) }
+}}
+unsafe fn access_at(folder: c_int, path: *const c_char, mode: c_int, flags: c_int, site: usize) -> i64 {
+    // SAFETY: see above. Kernels before 5.8 know no flags.
+    unsafe {
+        result(ask(Op::File, site, mixed(&[439, text(path), mode as u64]), When::After, None, || {
+            match sys!(439, folder, path, mode, flags) {
+                -38 => sys!(269, folder, path, mode),
+                answer => answer,
+            }
+        }, |_, _| {}))
+    }
+}
 export! { fn futimens(fd: c_int, times: P; site = "rdx") -> i64 {
     // SAFETY: see above.
     unsafe { result(ask(Op::File, site, mixed(&[280, fd as u64]), When::Before, None, || sys!(280, fd, 0, times, 0), |_, _| {})) }
@@ -1180,10 +1203,9 @@ export! { fn rewinddir(folder: *mut Folder; site = "rsi") -> () {
 // ---- memory
 
 /// Where mappings are, in every run.
-const MAPS: usize = 0x3600_0000_0000;
-const MAPS_END: usize = 0x3e00_0000_0000;
+pub const MAPS: (usize, usize) = (0x3600_0000_0000, 0x3e00_0000_0000);
 static mut SPACE: Ordered = Ordered::new();
-static mut NEXT_MAP: usize = MAPS;
+static mut NEXT_MAP: usize = MAPS.0;
 
 const FIXED: c_int = 0x10;
 const ANONYMOUS: c_int = 0x20;
@@ -1195,7 +1217,7 @@ unsafe fn place(len: usize) -> usize {
             let at = NEXT_MAP;
             // A page between them: what runs out of one doesn't run into the next.
             let len = len.next_multiple_of(4096) + 4096;
-            if at + len > MAPS_END {
+            if at + len > MAPS.1 {
                 fail::stop(
                     "the program has used up the addresses that a woven recording has for mappings",
                 );

@@ -87,3 +87,46 @@ pub fn list(path: &CStr) {
         }
     }
 }
+
+/// Appends the names of all files that are mapped, but for the program's own mappings: the C library maps what it knows
+/// of languages, and a replay must find it.
+pub fn list_mapped(path: &CStr) {
+    const PIECE: usize = 64 << 10;
+    let (own, own_end) = crate::io::MAPS;
+    // SAFETY: files of the recording's own and the kernel's; the memory is this function's.
+    unsafe {
+        let maps = crate::sys!(nr::OPENAT, -100, c"/proc/self/maps".as_ptr(), 0o2000000);
+        let fd = crate::sys!(nr::OPENAT, -100, path.as_ptr(), 0o2000000 | 0o2000 | 0o100 | 1, 0o600);
+        if maps < 0 || fd < 0 {
+            return;
+        }
+        let memory = crate::sys::map(PIECE);
+        let mut have = 0;
+        loop {
+            let got = crate::sys!(nr::READ, maps, memory.add(have), PIECE - have);
+            if got <= 0 {
+                break;
+            }
+            have += got as usize;
+            let bytes = core::slice::from_raw_parts(memory, have);
+            let mut done = 0;
+            while let Some(len) = bytes[done..].iter().position(|&byte| byte == b'\n') {
+                let line = &bytes[done..done + len + 1];
+                done += len + 1;
+                let start = line.iter().take_while(|&&byte| byte != b'-').fold(0usize, |all, &byte| {
+                    all << 4 | (byte as char).to_digit(16).unwrap_or(0) as usize
+                });
+                if let Some(at) = line.iter().position(|&byte| byte == b'/')
+                    && !(own..own_end).contains(&start)
+                {
+                    crate::sys!(nr::WRITE, fd, line.as_ptr().add(at), line.len() - at);
+                }
+            }
+            core::ptr::copy(memory.add(done), memory, have - done);
+            have -= done;
+        }
+        crate::sys!(nr::MUNMAP, memory, PIECE);
+        crate::sys!(nr::CLOSE, maps);
+        crate::sys!(nr::CLOSE, fd);
+    }
+}

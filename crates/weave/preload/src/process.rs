@@ -161,6 +161,47 @@ export! { fn srand(seed: u32; site = "rsi") -> () {
     unsafe { critical(me(), &raw mut RANDOM, Op::Library, || real::srand()(seed)) }
 }}
 
+// ---- paths
+
+export! { fn realpath(path: *const c_char, to: *mut u8; site = "rdx") -> *mut u8 {
+    // SAFETY: see above.
+    unsafe { resolved(path, to, site) }
+}}
+export! { fn __realpath_chk(path: *const c_char, to: *mut u8, room: usize; site = "rcx") -> *mut u8 {
+    let _ = room;
+    // SAFETY: see above.
+    unsafe { resolved(path, to, site) }
+}}
+export! { fn canonicalize_file_name(path: *const c_char; site = "rsi") -> *mut u8 {
+    // SAFETY: see above.
+    unsafe { resolved(path, core::ptr::null_mut(), site) }
+}}
+unsafe fn resolved(path: *const c_char, to: *mut u8, site: usize) -> *mut u8 {
+    unsafe extern "C" {
+        fn malloc(size: usize) -> *mut u8;
+        fn free(memory: *mut u8);
+    }
+    const LONGEST: usize = 4096;
+    // SAFETY: see above. Without room, the C library makes some.
+    unsafe {
+        let given = !to.is_null();
+        let to = if given { to } else { malloc(LONGEST) };
+        let got = ask(Op::Stat, site, 3, When::After, None, || {
+            if real::realpath()(path, to).is_null() {
+                return -i64::from(*real::__errno_location());
+            }
+            core::ffi::CStr::from_ptr(to.cast()).to_bytes_with_nul().len() as i64
+        }, |got, each| each(to, got.max(0) as usize));
+        if result(got) < 0 {
+            if !given {
+                free(to);
+            }
+            return core::ptr::null_mut();
+        }
+        to
+    }
+}
+
 // ---- other processes
 
 export! { fn fork(; site = "rdi") -> c_int {
@@ -530,6 +571,23 @@ export! { fn signal(signal: c_int, handler: usize; site = "rdx") -> usize {
             0 => old.handler,
             _ => usize::MAX,
         }
+    }
+}}
+
+export! { fn setlocale(what: c_int, name: *const c_char; site = "rdx") -> P {
+    // SAFETY: see above. The C library finds what it knows of languages by itself; a replay has copies.
+    unsafe {
+        let Some(t) = me().as_mut().filter(|_| noted()) else {
+            return real::setlocale()(what, name);
+        };
+        // How much memory that takes depends on where files are.
+        t.depth += 1;
+        let found = real::setlocale()(what, name);
+        t.depth -= 1;
+        if t.mode == crate::thread::RECORD && !name.is_null() {
+            crate::modules::list_mapped(crate::start::file(b"/modules\0"));
+        }
+        found
     }
 }}
 

@@ -102,6 +102,8 @@ reals! {
     fork() -> c_int;
     dlopen(*const c_char, c_int) -> P;
     dl_iterate_phdr(extern "C" fn(P, usize, P) -> c_int, P) -> c_int;
+    setlocale(c_int, *const c_char) -> P;
+    realpath(*const c_char, *mut u8) -> *mut u8;
     sysconf(c_int) -> i64;
     get_nprocs() -> c_int;
     get_nprocs_conf() -> c_int;

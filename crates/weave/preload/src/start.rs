@@ -36,6 +36,7 @@ extern "C" fn begin(_argc: c_int, argv: *const *const c_char, envp: *mut *mut c_
     unsafe {
         real::find();
         stdio::find();
+        stdio::find_apart();
         let Some(word) = take_variables(envp) else {
             return;
         };
@@ -281,6 +282,7 @@ pub fn exiting() {
         };
         match t.mode {
             RECORD => {
+                modules::list_mapped(file(b"/modules\0"));
                 order::plain(t, Op::Exit, 0);
                 (*log::header()).state = EXITED;
             }

@@ -357,17 +357,17 @@ export! { fn funlockfile(file: P; site = "rsi") -> () {
 }}
 
 /// Functions of stdio, and where their stream is: in a register, or a variable of the C library.
-macro_rules! streams {
-    ($($name:ident $file:literal;)*) => {
+macro_rules! around {
+    ($reals:ident $find:ident $enter:ident $leave:ident: $($name:ident $file:literal;)*) => {
         #[allow(non_upper_case_globals)]
-        mod reals { $(pub static mut $name: usize = 0;)* }
+        mod $reals { $(pub static mut $name: usize = 0;)* }
         /// Looks them up.
         ///
         /// # Safety
         /// Before there are threads.
-        pub unsafe fn find() {
+        pub unsafe fn $find() {
             // SAFETY: the caller's.
-            unsafe { $(reals::$name = real::next(concat!(stringify!($name), "\0"));)* }
+            unsafe { $($reals::$name = real::next(concat!(stringify!($name), "\0"));)* }
         }
         $(
             #[unsafe(naked)]
@@ -398,7 +398,7 @@ macro_rules! streams {
                     "jmp r11",
                     "2:",
                     "jmp [rip + {real}]",
-                    enter = sym enter, leave = sym leave, real = sym reals::$name,
+                    enter = sym $enter, leave = sym $leave, real = sym $reals::$name,
                 )
             }
         )*
@@ -406,7 +406,8 @@ macro_rules! streams {
 }
 
 // Where registers are on the stack: rdi +168, rsi +160, rdx +152, rcx +144, r8 +136. Numbers are standard streams.
-streams! {
+around! {
+    reals find enter leave:
     fprintf "[rsp+168]";
     vfprintf "[rsp+168]";
     __fprintf_chk "[rsp+168]";
@@ -495,4 +496,59 @@ streams! {
     verrx "3";
     error "3";
     error_at_line "3";
+}
+
+// Functions that read files of the C library's own and keep what they found. How much memory they ask for depends on
+// who asked first and where files are, so it comes from the heap apart.
+
+extern "C" fn enter_apart(_: P, site: usize) -> usize {
+    let Some(t) = active() else {
+        return 0;
+    };
+    let at = t.nested as usize;
+    if at == DEEPEST {
+        fail::stop("functions of the C library called each other too often");
+    }
+    t.returns[at] = site;
+    t.nested += 1;
+    t.depth += 1;
+    1
+}
+
+extern "C" fn leave_apart() -> usize {
+    // SAFETY: after `enter_apart`, by the same thread.
+    let t = unsafe { &mut *me() };
+    t.depth -= 1;
+    t.nested -= 1;
+    t.returns[t.nested as usize]
+}
+
+around! {
+    apart find_apart enter_apart leave_apart:
+    newlocale "0";
+    bindtextdomain "0";
+    textdomain "0";
+    bind_textdomain_codeset "0";
+    gettext "0";
+    dgettext "0";
+    dcgettext "0";
+    ngettext "0";
+    dngettext "0";
+    dcngettext "0";
+    tzset "0";
+    localtime "0";
+    localtime_r "0";
+    mktime "0";
+    strftime "0";
+    ctime "0";
+    ctime_r "0";
+    iconv_open "0";
+    getpwnam "0";
+    getpwuid "0";
+    getpwnam_r "0";
+    getpwuid_r "0";
+    getgrnam "0";
+    getgrgid "0";
+    getgrnam_r "0";
+    getgrgid_r "0";
 }

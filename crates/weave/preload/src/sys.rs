@@ -4,6 +4,7 @@ use core::arch::asm;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 pub mod nr {
+    pub const READ: i64 = 0;
     pub const WRITE: i64 = 1;
     pub const CLOSE: i64 = 3;
     pub const MMAP: i64 = 9;

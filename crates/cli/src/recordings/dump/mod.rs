@@ -10,7 +10,7 @@ use std::ffi::CStr;
 use std::io::{BufWriter, Write};
 
 use super::arguments::Dump;
-use super::find;
+use super::find_exact;
 use crate::arguments::Engine;
 use crate::run;
 use crate::{text, variables};
@@ -25,8 +25,7 @@ pub fn dump(line: &Dump, envp: &[&CStr]) -> i32 {
     if line.turns {
         return turns(line, envp);
     }
-    let opened = find(envp, line.recording.as_deref())
-        .map_err(|error| error.to_string())
+    let opened = find_exact(envp, line.recording.as_deref())
         .and_then(|folder| Recording::open(&folder).map_err(|error| error.to_string()));
     let recording = match opened {
         Ok(recording) => recording,
@@ -64,8 +63,7 @@ pub fn dump(line: &Dump, envp: &[&CStr]) -> i32 {
 }
 
 fn turns(line: &Dump, envp: &[&CStr]) -> i32 {
-    let script = find(envp, line.recording.as_deref())
-        .map_err(|error| error.to_string())
+    let script = find_exact(envp, line.recording.as_deref())
         .and_then(|folder| clew_hunt::turns::of(&folder).map_err(|error| error.to_string()));
     match script {
         Ok(script) => {
