@@ -112,8 +112,9 @@ pub fn run(run: Run) -> io::Result<(ExitStatus, Vec<String>)> {
     }
     let (ours, theirs) = UnixStream::pair()?;
     let control = theirs.as_raw_fd();
-    // SAFETY: the closure makes system calls only.
-    unsafe { command.pre_exec(move || lock_in(control)) };
+    let mut filter = filter(control);
+    // SAFETY: the closure makes system calls only, and allocates nothing: another thread may hold the allocator's lock.
+    unsafe { command.pre_exec(move || lock_in(&mut filter, control)) };
     let (woven, files, report) = (
         run.woven.clone(),
         run.files.clone(),
@@ -193,6 +194,9 @@ const ANY: &[i64] = &[
     libc::SYS_restart_syscall,
 ];
 
+/// Stands for the process's own number, until that is known.
+const OWN_PID: u32 = 0x7fff_fffe;
+
 /// What threads are made with: all of these.
 const THREAD: u32 = (libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_SIGHAND) as u32;
 
@@ -249,7 +253,8 @@ impl Filter {
     }
 }
 
-fn filter(pid: u32, control: RawFd) -> Filter {
+/// The filter; `OWN_PID` stands for a number that isn't known yet.
+fn filter(control: RawFd) -> Filter {
     let mut filter = Filter::default();
     filter.load(4);
     filter.equal(AUDIT_ARCH_X86_64, 1, 0);
@@ -267,7 +272,7 @@ fn filter(pid: u32, control: RawFd) -> Filter {
     filter.call_with(libc::SYS_sendmsg, |rules| {
         rules.one_of(0, &[control as u32])
     });
-    filter.call_with(libc::SYS_tgkill, |rules| rules.one_of(0, &[pid]));
+    filter.call_with(libc::SYS_tgkill, |rules| rules.one_of(0, &[OWN_PID]));
     let commands = [
         libc::F_DUPFD_CLOEXEC,
         libc::F_GETFD,
@@ -322,7 +327,7 @@ fn filter(pid: u32, control: RawFd) -> Filter {
 }
 
 /// In the child: from here on the filter holds. Its listener goes to the parent.
-fn lock_in(control: RawFd) -> io::Result<()> {
+fn lock_in(filter: &mut Filter, control: RawFd) -> io::Result<()> {
     let failed = io::Error::last_os_error;
     // SAFETY: system calls with memory that lives during them.
     unsafe {
@@ -336,7 +341,14 @@ fn lock_in(control: RawFd) -> io::Result<()> {
         if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 {
             return Err(failed());
         }
-        let filter = filter(libc::getpid() as u32, control);
+        let pid = libc::getpid() as u32;
+        for instruction in filter
+            .0
+            .iter_mut()
+            .filter(|instruction| instruction.k == OWN_PID)
+        {
+            instruction.k = pid;
+        }
         let program = libc::sock_fprog {
             len: filter.0.len() as u16,
             filter: filter.0.as_ptr().cast_mut(),

@@ -113,7 +113,7 @@ pub fn verdict(
         )));
     }
     for life in &lives {
-        if let Some(why) = compare(life, report).map_err(failed)? {
+        if let Some(why) = compare(life, report, now.signal.is_some()).map_err(failed)? {
             return Ok(Outcome::Diverged(why));
         }
     }
@@ -124,7 +124,8 @@ pub fn verdict(
 }
 
 /// What differs in a thread's life, if anything does.
-fn compare(life: &Life, report: &File) -> io::Result<Option<String>> {
+/// A signal that kills finds other threads anywhere, so they may have come less far.
+fn compare(life: &Life, report: &File, killed: bool) -> io::Result<Option<String>> {
     if life.id >= REPORTED {
         return Ok(None);
     }
@@ -135,6 +136,9 @@ fn compare(life: &Life, report: &File) -> io::Result<Option<String>> {
     )?;
     let word = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
     let (count, hash) = (word(0), word(8));
+    if killed && count < life.count {
+        return Ok(None);
+    }
     if count != life.count {
         return Ok(Some(format!(
             "thread {} made {count} events, and {} when it was recorded",

@@ -120,7 +120,8 @@ fn end(state: u32, status: i32, text: &[u8]) -> ! {
     } else {
         // SAFETY: the report is mapped. The first to come is the one that is told.
         unsafe {
-            let before = AtomicU32::from_ptr(&raw mut (*report).state).swap(state, Ordering::SeqCst);
+            let before =
+                AtomicU32::from_ptr(&raw mut (*report).state).swap(state, Ordering::SeqCst);
             if !matches!(before, DIVERGED | CUT) {
                 tell(
                     (&raw mut (*report).words).cast(),
@@ -225,6 +226,10 @@ pub unsafe fn at_end(t: &mut Thread, op: Op, site: usize) -> ! {
         crate::modules::place(&mut text, site);
         end(DIVERGED, DIVERGED_STATUS, text.as_bytes());
     }
+    if !crate::order::is_numbered(op) {
+        t.object.store(0, Ordering::Relaxed);
+    }
+    t.last_op.store(op as u32, Ordering::Relaxed);
     t.over.store(1, Ordering::Release);
     ENDS.fetch_add(1, Ordering::SeqCst);
     sys::futex_wake(&ENDS, 1000);
@@ -275,6 +280,9 @@ pub fn stuck(_t: &Thread) {
     if !first.0 || look() != first {
         return;
     }
+    if take_lost_turn() {
+        return;
+    }
     if first.2 {
         RELEASED.store(1, Ordering::SeqCst);
         ENDS.fetch_add(1, Ordering::SeqCst);
@@ -287,9 +295,18 @@ pub fn stuck(_t: &Thread) {
     thread::each(|t| {
         // SAFETY: a listed thread's heads.
         unsafe {
-            if t.over.load(Ordering::Acquire) == 0 && !t.head.is_null() {
+            if !t.head.is_null() && t.over.load(Ordering::Acquire) != 2 {
                 let (count, of) = ((*t.head).count, (*t.recorded).count);
                 let _ = write!(text, "; thread {} waits after {count} of {of} events", t.id);
+                let object = t.waits_for.load(Ordering::Acquire);
+                let wanted = t.waits_seq.load(Ordering::Acquire);
+                if object != 0 && wanted < EXITING {
+                    let _ = write!(
+                        text,
+                        ", for turn {wanted} of an object that is at {}",
+                        *(object as *const u32)
+                    );
+                }
             }
         }
     });
@@ -300,6 +317,49 @@ pub fn stuck(_t: &Thread) {
     let _ = all.write_str("all threads wait for events that don't come");
     let _ = all.write_str(core::str::from_utf8(text.as_bytes()).unwrap_or(""));
     end(DIVERGED, DIVERGED_STATUS, all.as_bytes());
+}
+
+/// All wait. If one waits for a later turn of an object, the turn in between was taken by a thread that had come no further than that
+/// when the process ended: it is given now.
+fn take_lost_turn() -> bool {
+    let mut wanted = [0usize; 64];
+    let mut count = 0;
+    thread::each(|t| {
+        let object = t.waits_for.load(Ordering::Acquire);
+        if t.over.load(Ordering::Acquire) == 0
+            && object != 0
+            && t.waits_seq.load(Ordering::Acquire) < EXITING
+            && count < wanted.len()
+        {
+            wanted[count] = object;
+            count += 1;
+        }
+    });
+    let (mut found, mut op) = (0, 0);
+    thread::each(|t| {
+        let object = t.object.load(Ordering::Acquire);
+        if found == 0
+            && t.over.load(Ordering::Acquire) == 1
+            && wanted[..count].contains(&object)
+            && t.object
+                .compare_exchange(object, 0, Ordering::SeqCst, Ordering::SeqCst)
+                .is_ok()
+        {
+            found = object;
+            op = t.last_op.load(Ordering::Relaxed);
+        }
+    });
+    if found != 0 {
+        // SAFETY: an object that somebody waits for.
+        unsafe {
+            crate::order::advance(found as *mut u64);
+            // Others may have gone on by it.
+            if op == Op::Post as u32 {
+                crate::sync::post_for(found);
+            }
+        }
+    }
+    found != 0
 }
 
 /// Replaying: before the process exits, waits until the other threads have come as far as they did.

@@ -119,6 +119,7 @@ macro_rules! operations {
 
 operations! {
     Nothing = "nothing",
+    NotCreated = "pthread_create that fails",
     Start = "start",
     End = "thread end",
     Exit = "exit",

@@ -1,6 +1,6 @@
 //! What comes from outside: a call's result and what it wrote → the log; replaying, from there, without the call.
 
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::fail;
 use crate::format::*;
@@ -90,6 +90,9 @@ pub unsafe fn ask(
             };
             full(t, site, asked, entry);
             return result;
+        }
+        if when != When::Never {
+            t.object.store(WORLD.as_ptr() as usize, Ordering::Relaxed);
         }
         let entry = begin_with(t, op, site, asked);
         if when != When::Never {

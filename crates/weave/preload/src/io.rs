@@ -962,15 +962,27 @@ export! { fn eaccess(path: *const c_char, mode: c_int; site = "rdx") -> i64 {
     // SAFETY: see above.
     unsafe { access_at(HERE, path, mode, 0x200, site) }
 }}
-unsafe fn access_at(folder: c_int, path: *const c_char, mode: c_int, flags: c_int, site: usize) -> i64 {
+unsafe fn access_at(
+    folder: c_int,
+    path: *const c_char,
+    mode: c_int,
+    flags: c_int,
+    site: usize,
+) -> i64 {
     // SAFETY: see above. Kernels before 5.8 know no flags.
     unsafe {
-        result(ask(Op::File, site, mixed(&[439, text(path), mode as u64]), When::After, None, || {
-            match sys!(439, folder, path, mode, flags) {
+        result(ask(
+            Op::File,
+            site,
+            mixed(&[439, text(path), mode as u64]),
+            When::After,
+            None,
+            || match sys!(439, folder, path, mode, flags) {
                 -38 => sys!(269, folder, path, mode),
                 answer => answer,
-            }
-        }, |_, _| {}))
+            },
+            |_, _| {},
+        ))
     }
 }
 export! { fn futimens(fd: c_int, times: P; site = "rdx") -> i64 {

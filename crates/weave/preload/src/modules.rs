@@ -96,7 +96,13 @@ pub fn list_mapped(path: &CStr) {
     // SAFETY: files of the recording's own and the kernel's; the memory is this function's.
     unsafe {
         let maps = crate::sys!(nr::OPENAT, -100, c"/proc/self/maps".as_ptr(), 0o2000000);
-        let fd = crate::sys!(nr::OPENAT, -100, path.as_ptr(), 0o2000000 | 0o2000 | 0o100 | 1, 0o600);
+        let fd = crate::sys!(
+            nr::OPENAT,
+            -100,
+            path.as_ptr(),
+            0o2000000 | 0o2000 | 0o100 | 1,
+            0o600
+        );
         if maps < 0 || fd < 0 {
             return;
         }
@@ -113,9 +119,12 @@ pub fn list_mapped(path: &CStr) {
             while let Some(len) = bytes[done..].iter().position(|&byte| byte == b'\n') {
                 let line = &bytes[done..done + len + 1];
                 done += len + 1;
-                let start = line.iter().take_while(|&&byte| byte != b'-').fold(0usize, |all, &byte| {
-                    all << 4 | (byte as char).to_digit(16).unwrap_or(0) as usize
-                });
+                let start = line
+                    .iter()
+                    .take_while(|&&byte| byte != b'-')
+                    .fold(0usize, |all, &byte| {
+                        all << 4 | (byte as char).to_digit(16).unwrap_or(0) as usize
+                    });
                 if let Some(at) = line.iter().position(|&byte| byte == b'/')
                     && !(own..own_end).contains(&start)
                 {

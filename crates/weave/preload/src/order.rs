@@ -185,6 +185,12 @@ pub unsafe fn begin_with(t: &mut Thread, op: Op, site: usize, extra: u64) -> Opt
     }
 }
 
+/// Is it an event on an object that many threads use at once?
+pub fn is_numbered(op: Op) -> bool {
+    matches!(op, Op::Post | Op::SemWait | Op::ReadLock | Op::WriteLock)
+        || op as u8 >= Op::Read as u8
+}
+
 /// The thread had come no further. If it had taken a number, others may have gone on from there: it has that turn still.
 #[cold]
 #[inline(never)]
@@ -192,9 +198,9 @@ unsafe fn unfinished(t: &mut Thread, op: Op, site: usize) -> Option<Entry> {
     // SAFETY: the caller's.
     unsafe {
         let pending = (*t.recorded).pending;
-        let numbers = matches!(op, Op::Post | Op::SemWait | Op::ReadLock | Op::WriteLock)
-            || op as u8 >= Op::Read as u8;
-        if !numbers || (pending >> 32) as u32 != ((*t.recorded).count as u32).wrapping_add(1) {
+        if !is_numbered(op)
+            || (pending >> 32) as u32 != ((*t.recorded).count as u32).wrapping_add(1)
+        {
             fail::at_end(t, op, site);
         }
         t.unfinished = true;

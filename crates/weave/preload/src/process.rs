@@ -186,12 +186,22 @@ unsafe fn resolved(path: *const c_char, to: *mut u8, site: usize) -> *mut u8 {
     unsafe {
         let given = !to.is_null();
         let to = if given { to } else { malloc(LONGEST) };
-        let got = ask(Op::Stat, site, 3, When::After, None, || {
-            if real::realpath()(path, to).is_null() {
-                return -i64::from(*real::__errno_location());
-            }
-            core::ffi::CStr::from_ptr(to.cast()).to_bytes_with_nul().len() as i64
-        }, |got, each| each(to, got.max(0) as usize));
+        let got = ask(
+            Op::Stat,
+            site,
+            3,
+            When::After,
+            None,
+            || {
+                if real::realpath()(path, to).is_null() {
+                    return -i64::from(*real::__errno_location());
+                }
+                core::ffi::CStr::from_ptr(to.cast())
+                    .to_bytes_with_nul()
+                    .len() as i64
+            },
+            |got, each| each(to, got.max(0) as usize),
+        );
         if result(got) < 0 {
             if !given {
                 free(to);

@@ -322,6 +322,8 @@ unsafe fn take_rw(
             }
             return result;
         }
+        t.object
+            .store(rwlock_clock(lock) as usize, Ordering::Relaxed);
         let entry = begin(t, op, site);
         let result = odd_result(&entry).unwrap_or(0) as c_int;
         if result == 0 {
@@ -411,6 +413,7 @@ export! { fn sem_post(sem: P; site = "rsi") -> c_int {
             }
             return result;
         }
+        t.object.store(sem_clock(sem) as usize, Ordering::Relaxed);
         let entry = begin(t, Op::Post, site);
         turn(t, sem_clock(sem), &entry);
         let result = odd_result(&entry).unwrap_or(0) as c_int;
@@ -425,6 +428,15 @@ export! { fn sem_post(sem: P; site = "rsi") -> c_int {
         result
     }
 }}
+
+/// The post that a clock's semaphore was to get from a thread that has come to its end.
+///
+/// # Safety
+/// The semaphore lives.
+pub unsafe fn post_for(clock: usize) {
+    // SAFETY: the clock is 16 bytes behind its beginning.
+    unsafe { real::sem_post()((clock - 16) as P) };
+}
 
 #[inline(always)]
 unsafe fn take_sem(sem: P, site: usize, real: impl FnOnce() -> c_int) -> c_int {
@@ -449,6 +461,7 @@ unsafe fn take_sem(sem: P, site: usize, real: impl FnOnce() -> c_int) -> c_int {
             }
             return result;
         }
+        t.object.store(sem_clock(sem) as usize, Ordering::Relaxed);
         let entry = begin(t, Op::SemWait, site);
         if let Some(errno) = odd_result(&entry) {
             done(t);

@@ -182,3 +182,12 @@ pub unsafe fn peek(t: &mut Thread, op: Op, result: i64) -> bool {
         entry.op == op as u8 && entry.result == result
     }
 }
+
+/// Is an entry due, of this kind?
+///
+/// # Safety
+/// `t` is the calling thread and replays.
+pub unsafe fn is_next(t: &Thread, op: Op) -> bool {
+    // SAFETY: an entry that is due begins with its operation.
+    unsafe { t.due == (*t.head).count && *t.at == op as u8 }
+}

@@ -43,6 +43,10 @@ pub struct Thread {
     pub waits_for: AtomicUsize,
     pub waits_seq: core::sync::atomic::AtomicU64,
     pub over: AtomicU32,
+    /// The object of the event that it is about to make, if many use that at once: it may have taken a number when the
+    /// process ended, without having noted it.
+    pub object: AtomicUsize,
+    pub last_op: AtomicU32,
     pub arena: *mut Arena,
     pub outbox: Outbox,
     /// Return addresses of stdio calls under way.

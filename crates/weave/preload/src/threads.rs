@@ -129,12 +129,13 @@ export! { fn pthread_create(handle: *mut usize, attributes: *const c_void, routi
             let told = [u64::from(id), first, heap::index(child.arena)];
             let payload = [(told.as_ptr().cast::<u8>(), 24)];
             prepare_child(child, routine, argument);
+            let entry = log::Entry { op: Op::Create, hash: 0, turn: None, result: Some(0), sum: None, flags: 0, payload: Some(&payload) };
+            order::full(t, site, 0, entry);
             t.depth += 1;
             let result = real::pthread_create()(handle, attributes, started, (&raw mut *child).cast());
             t.depth -= 1;
-            let entry = log::Entry { op: Op::Create, hash: 0, turn: None, result: Some(result.into()), sum: None, flags: 0, payload: Some(&payload) };
-            order::full(t, site, 0, entry);
             if result != 0 {
+                odd(t, Op::NotCreated, site, None, result.into());
                 heap::leave(child.arena);
                 thread::remove(child);
             }
@@ -145,7 +146,13 @@ export! { fn pthread_create(handle: *mut usize, attributes: *const c_void, routi
         };
         let mut told = [0u64; 3];
         entry.copy(told.as_mut_ptr().cast(), 24);
-        if entry.result == 0 {
+        done(t);
+        let mut result = 0;
+        if !order::over(t) && tape::is_next(t, Op::NotCreated) {
+            let failed = begin(t, Op::NotCreated, site);
+            result = odd_result(&failed).unwrap_or(0) as c_int;
+            done(t);
+        } else {
             child = &mut *thread::new(REPLAY, told[0] as u32);
             attach_replay(child, told[1]);
             child.arena = heap::arena(told[2]);
@@ -158,8 +165,7 @@ export! { fn pthread_create(handle: *mut usize, attributes: *const c_void, routi
             }
             child.handle = *handle;
         }
-        done(t);
-        entry.result as c_int
+        result
     }
 }}
 
