@@ -51,8 +51,8 @@ pub struct Arena {
     at: usize,
     end: usize,
     index: u32,
-    /// Whose it is: in a replay, its next owner waits for the one before.
-    in_use: AtomicU32,
+    /// How many threads have had it and ended: in a replay, its next owner waits for the one before.
+    left: AtomicU32,
     remote: Ordered,
     returned: *mut Block,
     next: *mut Arena,
@@ -107,7 +107,7 @@ const fn empty(index: u32) -> Arena {
         at: 0,
         end: 0,
         index,
-        in_use: AtomicU32::new(0),
+        left: AtomicU32::new(0),
         remote: Ordered::new(),
         returned: core::ptr::null_mut(),
         next: core::ptr::null_mut(),
@@ -162,15 +162,22 @@ pub fn take_arena() -> *mut Arena {
     arena(COUNT.fetch_add(1, Ordering::Relaxed).into())
 }
 
-/// The calling thread begins to use its arena; replaying, when the thread that had it has ended.
-pub fn adopt(arena: *mut Arena) {
+/// How many threads have had it.
+pub fn owners(arena: *const Arena) -> u64 {
     // SAFETY: arenas are never unmapped.
-    let in_use = unsafe { &(*arena).in_use };
-    while in_use
-        .compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst)
-        .is_err()
-    {
-        sys::futex_wait(in_use, 1, 1000);
+    unsafe { (*arena).left.load(Ordering::SeqCst).into() }
+}
+
+/// The calling thread begins to use its arena, when as many threads as that have had it.
+pub fn adopt(arena: *mut Arena, owners: u64) {
+    // SAFETY: arenas are never unmapped.
+    let left = unsafe { &(*arena).left };
+    loop {
+        let now = left.load(Ordering::SeqCst);
+        if u64::from(now) == owners {
+            return;
+        }
+        sys::futex_wait(left, now, 1000);
     }
 }
 
@@ -178,8 +185,8 @@ pub fn adopt(arena: *mut Arena) {
 pub fn leave(arena: *mut Arena) {
     // SAFETY: arenas are never unmapped.
     unsafe {
-        (*arena).in_use.store(0, Ordering::SeqCst);
-        sys::futex_wake(&(*arena).in_use, 1000);
+        (*arena).left.fetch_add(1, Ordering::SeqCst);
+        sys::futex_wake(&(*arena).left, 1000);
         FREE_LOCK.lock();
         (*arena).next = FREE;
         FREE = arena;

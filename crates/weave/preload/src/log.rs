@@ -27,9 +27,7 @@ pub fn chunk(size: u32, thread: u32, index: u32) -> Option<u64> {
         if at + u64::from(size) > MAPPED.load(Ordering::Relaxed) as u64 {
             return None;
         }
-        // Writing to a page that the disk has no room for would be a fault. Some file systems can't promise.
-        let room = sys!(nr::FALLOCATE, LOG_FD.load(Ordering::Relaxed), 0, at, size);
-        if room == -28 || room == -122 || room == -27 {
+        if !reserved(at + u64::from(size)) {
             return None;
         }
         let chunk = header.cast::<u8>().add(at as usize).cast::<Chunk>();
@@ -39,6 +37,36 @@ pub fn chunk(size: u32, thread: u32, index: u32) -> Option<u64> {
         (*chunk).used = size_of::<Chunk>() as u32;
         Some(at)
     }
+}
+
+/// So much is asked of the file system at once.
+const RESERVE: u64 = 1 << 20;
+static RESERVED: AtomicU64 = AtomicU64::new(0);
+
+/// Has the disk room up to `end`? Writing to a page that it has none for would be a fault. Some file systems can't promise.
+fn reserved(end: u64) -> bool {
+    let before = RESERVED.load(Ordering::Acquire);
+    if end <= before {
+        return true;
+    }
+    let upto = end
+        .next_multiple_of(RESERVE)
+        .min(MAPPED.load(Ordering::Relaxed) as u64);
+    // SAFETY: the log's own descriptor.
+    let room = unsafe {
+        sys!(
+            nr::FALLOCATE,
+            LOG_FD.load(Ordering::Relaxed),
+            0,
+            before,
+            upto - before
+        )
+    };
+    if matches!(room, -28 | -122 | -27) {
+        return false;
+    }
+    RESERVED.fetch_max(upto, Ordering::AcqRel);
+    true
 }
 
 /// The first chunk of a thread.

@@ -48,6 +48,8 @@ pub struct Thread {
     pub object: AtomicUsize,
     pub last_op: AtomicU32,
     pub arena: *mut Arena,
+    /// How many threads had it before.
+    pub owners: u64,
     pub outbox: Outbox,
     /// Return addresses of stdio calls under way.
     pub returns: [usize; DEEPEST],

@@ -63,7 +63,7 @@ extern "C" fn started(argument: P) -> P {
         (*t).depth = 1;
         real::pthread_setspecific()(KEY, 1 as *const c_void);
         (*t).depth = 0;
-        heap::adopt((*t).arena);
+        heap::adopt((*t).arena, (*t).owners);
         let routine: extern "C" fn(P) -> P = core::mem::transmute((*t).routine);
         routine((*t).argument as P)
     }
@@ -126,8 +126,9 @@ export! { fn pthread_create(handle: *mut usize, attributes: *const c_void, routi
             log::attach(child, first);
             child.arena = heap::take_arena();
             // The entry is there before the thread is: it may do things at once.
-            let told = [u64::from(id), first, heap::index(child.arena)];
-            let payload = [(told.as_ptr().cast::<u8>(), 24)];
+            child.owners = heap::owners(child.arena);
+            let told = [u64::from(id), first, heap::index(child.arena), child.owners];
+            let payload = [(told.as_ptr().cast::<u8>(), size_of_val(&told))];
             prepare_child(child, routine, argument);
             let entry = log::Entry { op: Op::Create, hash: 0, turn: None, result: Some(0), sum: None, flags: 0, payload: Some(&payload) };
             order::full(t, site, 0, entry);
@@ -144,18 +145,20 @@ export! { fn pthread_create(handle: *mut usize, attributes: *const c_void, routi
         let Some(mut entry) = begin(t, Op::Create, site) else {
             fail::diverge("a thread is created that wasn't");
         };
-        let mut told = [0u64; 3];
-        entry.copy(told.as_mut_ptr().cast(), 24);
+        let mut told = [0u64; 4];
+        entry.copy(told.as_mut_ptr().cast(), size_of_val(&told));
         done(t);
         let mut result = 0;
         if !order::over(t) && tape::is_next(t, Op::NotCreated) {
             let failed = begin(t, Op::NotCreated, site);
             result = odd_result(&failed).unwrap_or(0) as c_int;
+            heap::leave(heap::arena(told[2]));
             done(t);
         } else {
             child = &mut *thread::new(REPLAY, told[0] as u32);
             attach_replay(child, told[1]);
             child.arena = heap::arena(told[2]);
+            child.owners = told[3];
             prepare_child(child, routine, argument);
             t.depth += 1;
             let result = real::pthread_create()(handle, attributes, started, (&raw mut *child).cast());
