@@ -522,12 +522,18 @@ pub fn flush(t: &mut Thread) {
 pub fn lock() {
     APART_LOCK.lock();
     // SAFETY: only the lock.
-    unsafe { (*(&raw mut LARGE_APART)).order.lock.lock() };
+    unsafe {
+        let apart = &raw mut LARGE_APART;
+        (*apart).order.lock.lock();
+    }
 }
 
 pub fn unlock() {
     // SAFETY: only the lock.
-    unsafe { (*(&raw mut LARGE_APART)).order.lock.unlock() };
+    unsafe {
+        let apart = &raw mut LARGE_APART;
+        (*apart).order.lock.unlock();
+    }
     APART_LOCK.unlock();
 }
 

@@ -27,7 +27,7 @@ pub unsafe fn prepare() {
     // SAFETY: the caller's.
     unsafe {
         real::pthread_key_create()(&raw mut KEY, Some(ended));
-        real::pthread_setspecific()(KEY, 1 as *const c_void);
+        real::pthread_setspecific()(KEY, core::ptr::dangling::<c_void>());
     }
 }
 
@@ -61,7 +61,7 @@ extern "C" fn started(argument: P) -> P {
         let t = argument.cast::<Thread>();
         thread::set_me(t);
         (*t).depth = 1;
-        real::pthread_setspecific()(KEY, 1 as *const c_void);
+        real::pthread_setspecific()(KEY, core::ptr::dangling::<c_void>());
         (*t).depth = 0;
         heap::adopt((*t).arena, (*t).owners);
         let routine: extern "C" fn(P) -> P = core::mem::transmute((*t).routine);
@@ -79,7 +79,7 @@ extern "C" fn ended(_: P) {
         t.rounds += 1;
         if t.rounds < ROUNDS {
             t.depth += 1;
-            real::pthread_setspecific()(KEY, 1 as *const c_void);
+            real::pthread_setspecific()(KEY, core::ptr::dangling::<c_void>());
             t.depth -= 1;
             return;
         }
@@ -91,9 +91,6 @@ extern "C" fn ended(_: P) {
             }
             REPLAY => {
                 begin(t, Op::End, 0);
-                if (*t.recorded).state != ENDED && (*t.head).count + 1 >= (*t.recorded).count {
-                    // It was killed before it could say so.
-                }
                 done(t);
                 (*t.head).state = ENDED;
                 t.over.store(2, Ordering::SeqCst);
