@@ -139,7 +139,7 @@ impl Log {
 
     fn life(&self, first: u64) -> Result<Life, WeaveError> {
         let header = size_of::<Chunk>();
-        let head = self.bytes(first + header as u64, size_of::<Head>())?;
+        let head = self.bytes(first.saturating_add(header as u64), size_of::<Head>())?;
         let mut life = Life {
             count: u64_at(&head, 0),
             hash: u64_at(&head, 8),
@@ -154,7 +154,10 @@ impl Log {
             if used < header + skip || used > LARGE as usize {
                 return Err(self.damaged("a chunk has an impossible size"));
             }
-            let bytes = self.bytes(at + (header + skip) as u64, used - header - skip)?;
+            let bytes = self.bytes(
+                at.saturating_add((header + skip) as u64),
+                used - header - skip,
+            )?;
             let mut reader = Reader { bytes: &bytes };
             while !reader.bytes.is_empty() {
                 let Some(entry) = reader.entry(&mut count) else {
@@ -250,4 +253,94 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 /// What an operation is called.
 pub fn name(op: u8) -> &'static str {
     NAMES.get(op as usize).copied().unwrap_or("unknown")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A log with one thread, two entries and a second chunk.
+    fn example() -> Vec<u8> {
+        let mut bytes = vec![0; 3 * 4096];
+        let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+        put(0, &MAGIC.to_le_bytes());
+        put(8, &VERSION.to_le_bytes());
+        put(12, &7u32.to_le_bytes());
+        put(16, &EXITED.to_le_bytes());
+        put(24, &(3u64 * 4096).to_le_bytes());
+        put(56, &FIRST.to_le_bytes());
+        let (header, head) = (size_of::<Chunk>(), size_of::<Head>());
+        let entries = [
+            Op::Lock as u8,
+            1,
+            2,
+            TURN,
+            5,
+            9,
+            Op::Read as u8,
+            3,
+            4,
+            RESULT | PAYLOAD,
+            0,
+            6,
+            3,
+            b'a',
+            b'b',
+            b'c',
+        ];
+        put(4096, &4096u32.to_le_bytes());
+        put(
+            4100,
+            &((header + head + entries.len()) as u32).to_le_bytes(),
+        );
+        put(4104, &(2u64 * 4096).to_le_bytes());
+        put(4096 + header, &100u64.to_le_bytes());
+        put(4096 + header + 24, &1u32.to_le_bytes());
+        put(4096 + header + head, &entries);
+        let more = [Op::SemWait as u8, 0, 0, TURN, 1, 77];
+        put(8192, &4096u32.to_le_bytes());
+        put(8196, &((header + more.len()) as u32).to_le_bytes());
+        put(8192 + header, &more);
+        bytes
+    }
+
+    fn read(name: &str, bytes: &[u8]) -> Result<Vec<Life>, WeaveError> {
+        let path = std::env::temp_dir().join(format!("clew-weave-{}-{name}", std::process::id()));
+        std::fs::write(&path, bytes).unwrap();
+        let read = Log::open(&path).and_then(|log| {
+            log.facts()?;
+            log.lives(true)
+        });
+        std::fs::remove_file(&path).unwrap();
+        read
+    }
+
+    #[test]
+    fn entries_are_read_across_chunks() {
+        let lives = read("whole", &example()).unwrap();
+        assert_eq!((lives.len(), lives[0].id, lives[0].count), (1, 1, 100));
+        let entries = &lives[0].entries;
+        let places: Vec<(u64, &str)> = entries
+            .iter()
+            .map(|entry| (entry.at, name(entry.op)))
+            .collect();
+        assert_eq!(places, [(5, "mutex lock"), (6, "read"), (8, "sem_wait")]);
+        assert_eq!((entries[0].turn, entries[1].result), (Some(9), Some(3)));
+        assert_eq!(entries[1].payload, b"abc");
+    }
+
+    #[test]
+    fn damage_is_an_error_or_another_log() {
+        let whole = example();
+        for at in (0..64).chain(4096..4096 + 80).chain(8192..8192 + 40) {
+            for value in [0, 1, 0x7f, 0x80, 0xff] {
+                let mut bytes = whole.clone();
+                bytes[at] = value;
+                let _ = read("damaged", &bytes);
+            }
+        }
+        for len in (0..whole.len()).step_by(37) {
+            assert!(read("cut", &whole[..len]).is_err());
+        }
+    }
 }

@@ -64,6 +64,10 @@ pub unsafe fn ask(
             t.depth += 1;
             let result = make();
             t.depth -= 1;
+            // A child that was forked isn't recorded. It was told by another way to this record.
+            if (&raw const t.mode).read_volatile() == OFF {
+                return result;
+            }
             if when == When::After {
                 taken = Some(number(t, &WORLD));
             }
