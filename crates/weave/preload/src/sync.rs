@@ -134,6 +134,21 @@ unsafe fn take_odd(t: &mut Thread, mutex: P, op: Op, site: usize, result: c_int)
     }
 }
 
+/// Takes a mutex whose turn has come, so that it is free at once, unless the replay has gone wrong: whoever looks for
+/// threads that can't go on sees that this one waits until the lock's word is 0.
+unsafe fn lock_again(t: &Thread, mutex: P) {
+    // SAFETY: the program's mutex.
+    unsafe {
+        // One that the thread may hold already isn't waited for, and its word isn't 0.
+        if *mutex.cast::<u32>().add(4) & 3 == 0 {
+            t.waits_seq.store(0, Ordering::Relaxed);
+            t.waits_for.store(mutex as usize, Ordering::Release);
+        }
+        real::pthread_mutex_lock()(mutex);
+        t.waits_for.store(0, Ordering::Release);
+    }
+}
+
 #[inline(never)]
 unsafe fn take_again(t: &mut Thread, mutex: P, op: Op, site: usize) -> c_int {
     // SAFETY: the program's mutex.
@@ -142,7 +157,7 @@ unsafe fn take_again(t: &mut Thread, mutex: P, op: Op, site: usize) -> c_int {
         let result = odd_result(&entry).unwrap_or(0) as c_int;
         if result == 0 || result == OWNER_DEAD {
             turn(t, mutex_clock(mutex), &entry);
-            real::pthread_mutex_lock()(mutex);
+            lock_again(t, mutex);
         }
         done(t);
         result
@@ -242,7 +257,7 @@ unsafe fn wait(mutex: P, site: usize, real: impl FnOnce() -> c_int) -> c_int {
         let clock = mutex_clock(mutex);
         release(mutex);
         turn(t, clock, &entry);
-        real::pthread_mutex_lock()(mutex);
+        lock_again(t, mutex);
         done(t);
         odd_result(&entry).unwrap_or(0) as c_int
     }
