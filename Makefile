@@ -26,6 +26,7 @@ demo: build
 
 lint:
 	$(CARGO) fmt --all --check
+	cd crates/weave/preload && $(CARGO) fmt --check
 	$(CARGO) clippy --workspace --all-targets --release -- -D warnings
 
 # A single test: cargo test --release --test guests -- signals/basic (tests/README.md)

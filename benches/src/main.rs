@@ -9,6 +9,7 @@
 //! * [`report`]: the tables, for people, README and machines
 //! * [`recorded`], [`recorded_report`]: the same for record and replay
 //! * [`travel`], [`travel_report`]: what a person waits for in gdb and `clew watch`
+//! * [`weave`]: woven recording against native
 
 mod inputs;
 mod measure;
@@ -19,6 +20,7 @@ mod rows;
 mod translator;
 mod travel;
 mod travel_report;
+mod weave;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -45,8 +47,8 @@ struct Options {
     /// Only these translators, beside native
     #[arg(long, value_name = "TRANSLATOR", value_delimiter = ',')]
     only: Vec<String>,
-    /// Only one of the tables: run, record (with replay), or travel
-    #[arg(long, value_name = "TABLE", value_parser = ["run", "record", "travel"])]
+    /// Only one of the tables: run, record (with replay), travel, or weave
+    #[arg(long, value_name = "TABLE", value_parser = ["run", "record", "travel", "weave"])]
     table: Option<String>,
     /// The command to measure
     #[arg(long, value_name = "PATH", env = "CLEW")]
@@ -131,6 +133,21 @@ fn run(options: &Options) -> std::result::Result<(), String> {
     }
     // A partial table must not replace a whole one.
     let partial = !options.row.is_empty() || !options.only.is_empty();
+    if wanted("weave") && !partial {
+        let bench = weave::Bench {
+            clew: &clew,
+            dir: &dir,
+            runs: options.runs,
+        };
+        let rows = bench.measure()?;
+        print!("{}", weave::table(&rows));
+        if !options.dry {
+            weave::write(&rows)?;
+        }
+        if options.table.is_some() {
+            return Ok(());
+        }
+    }
     if options.dry || partial {
         return Ok(());
     }

@@ -11,7 +11,7 @@
 //! * [`compare`]: two outcomes to a verdict
 //! * [`recorded`]: a command, recorded and replayed, to a verdict
 //! * [`guests`]: the guests as trials
-//! * [`random`]: random programs
+//! * [`random`]: random programs; [`woven`]: ones with threads and without races
 //! * [`workloads`]: the scripts that use real programs
 //! * [`clew`]: where the command under test is
 //! * [`scratch`]: directories that a run may fill
@@ -39,3 +39,4 @@ pub mod sources;
 pub mod terminal;
 pub mod value;
 pub mod workloads;
+pub mod woven;

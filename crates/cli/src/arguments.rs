@@ -11,6 +11,7 @@ use clew_engine::program::Sched;
 pub use crate::answers::arguments::{CALLS_HELP, Calls, OUTPUT_HELP, Output, WRITES_HELP, Writes};
 pub use crate::hunt::arguments::{ExplainRun, Guard, HUNT_HELP, Hunt};
 pub use crate::recordings::arguments::*;
+pub use crate::weave::{RELOG_HELP, Relog};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -84,6 +85,10 @@ pub enum Command {
     /// Tell what was written to standard output and error, with positions
     #[command(after_help = OUTPUT_HELP)]
     Output(Output),
+
+    /// Make an exact recording of a woven one
+    #[command(after_help = RELOG_HELP)]
+    Relog(Relog),
 
     /// List the recordings: name, program, when, how it ended, length, size
     #[command(after_help = LS_HELP)]

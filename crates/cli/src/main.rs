@@ -26,6 +26,7 @@ mod stack;
 mod text;
 mod variables;
 mod watch;
+mod weave;
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
@@ -76,6 +77,7 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const 
         Ok(Command::Calls(options)) => answers::calls::calls(&options, &envp),
         Ok(Command::Writes(options)) => answers::writes::writes(&options, &envp),
         Ok(Command::Output(options)) => answers::output::output(&options, &envp),
+        Ok(Command::Relog(options)) => weave::relog(&options, &envp),
         Ok(Command::Ls(options)) => recordings::ls::ls(&options, &envp),
         Ok(Command::Info(options)) => recordings::info::info(&options, &envp),
         Ok(Command::Dump(options)) => recordings::dump::dump(&options, &envp),

@@ -3,7 +3,7 @@
 
 use std::ffi::CStr;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::arguments::{Deadlock, Full, Record};
 use crate::recordings;
@@ -17,7 +17,7 @@ use clew_recording::reader::FILES;
 use clew_recording::writer;
 
 /// The exit status if nothing can be recorded.
-const CANT_RECORD: i32 = 125;
+pub const CANT_RECORD: i32 = 125;
 
 /// What the engine needs to record into.
 pub struct Recording {
@@ -29,6 +29,9 @@ pub struct Recording {
 }
 
 pub fn record(line: &Record, envp: &[&CStr]) -> i32 {
+    if let Some(how) = line.weave {
+        return crate::weave::record(line, how, envp);
+    }
     // The program first: without one there is nothing to make a folder for.
     let mut request = match run::request(&line.guest, &line.engine, envp) {
         Ok(request) => request,
@@ -53,33 +56,41 @@ fn start(mut request: Request, recording: Recording) -> i32 {
 
 /// Makes folder, metadata, channel and writer. After an error there is no folder.
 fn begin(line: &Record, envp: &[&CStr], request: &Request) -> Result<Recording, String> {
-    let place = recordings::place(envp);
-    let folder = match (&line.output, &place) {
-        (Some(path), _) => folder::create_at(path).map_err(|error| error.to_string())?,
-        (None, Ok(place)) => match &line.name {
-            Some(name) => place.create(name),
-            None => place.create_for(&line.guest.program[0]),
-        }
-        .map_err(|error| error.to_string())?,
-        (None, Err(error)) => return Err(error.to_string()),
-    };
+    let folder = folder_for(line, envp)?;
     let begun = fill(line, request, &folder);
     if begun.is_err() {
         let _ = std::fs::remove_dir_all(&folder);
         return begun;
     }
-    // A recording elsewhere is the latest too, where that can be noted.
-    if let (Ok(place), false) = (&place, line.hunted) {
+    note_latest(line, envp, &folder);
+    begun
+}
+
+/// Makes the recording's folder.
+pub fn folder_for(line: &Record, envp: &[&CStr]) -> Result<PathBuf, String> {
+    match (&line.output, &recordings::place(envp)) {
+        (Some(path), _) => folder::create_at(path).map_err(|error| error.to_string()),
+        (None, Ok(place)) => match &line.name {
+            Some(name) => place.create(name),
+            None => place.create_for(&line.guest.program[0]),
+        }
+        .map_err(|error| error.to_string()),
+        (None, Err(error)) => Err(error.to_string()),
+    }
+}
+
+/// A recording elsewhere is the latest too, where that can be noted.
+pub fn note_latest(line: &Record, envp: &[&CStr], folder: &Path) {
+    if let (Ok(place), false) = (&recordings::place(envp), line.hunted) {
         let noted = place
             .make()
             .map_err(std::io::Error::other)
-            .and_then(|()| place.set_latest(&folder));
+            .and_then(|()| place.set_latest(folder));
         if let (Err(error), None) = (noted, &line.output) {
-            let name = recordings::name(&folder);
+            let name = recordings::name(folder);
             eprintln!("clew: {name} can't be made the latest recording: {error}");
         }
     }
-    begun
 }
 
 fn fill(line: &Record, request: &Request, folder: &Path) -> Result<Recording, String> {
@@ -96,7 +107,7 @@ fn fill(line: &Record, request: &Request, folder: &Path) -> Result<Recording, St
         length: line.engine.schedule.length,
         chaos: line.engine.schedule.chaos.map(|kinds| kinds.names()),
     };
-    meta_of(line, request, folder, schedule)
+    meta_with(line, &request.program.exe_path(), folder, schedule)
         .write(folder)
         .map_err(|error| format!("{}: {error}", folder.display()))?;
     let (channel, fd) = Channel::create()
@@ -112,7 +123,8 @@ fn fill(line: &Record, request: &Request, folder: &Path) -> Result<Recording, St
     Ok(Recording { fd, files, seed })
 }
 
-fn meta_of(line: &Record, request: &Request, folder: &Path, schedule: Schedule) -> Meta {
+/// What is known of a recording when it begins.
+pub fn meta_with(line: &Record, program: &Path, folder: &Path, schedule: Schedule) -> Meta {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let cwd = std::env::current_dir().unwrap_or_default();
     Meta {
@@ -121,7 +133,7 @@ fn meta_of(line: &Record, request: &Request, folder: &Path, schedule: Schedule) 
         capture: meta::EXACT.into(),
         clew: env!("CARGO_PKG_VERSION").into(),
         name: recordings::name(folder),
-        program: request.program.exe_path().to_string_lossy().into_owned(),
+        program: program.to_string_lossy().into_owned(),
         argv: line
             .guest
             .program
@@ -134,10 +146,11 @@ fn meta_of(line: &Record, request: &Request, folder: &Path, schedule: Schedule) 
         schedule,
         portable: line.engine.portable,
         machine: machine::here(line.engine.portable),
+        kind: None,
     }
 }
 
-fn random() -> std::io::Result<u64> {
+pub fn random() -> std::io::Result<u64> {
     let mut bytes = [0; 8];
     // SAFETY: writes at most eight bytes.
     let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };

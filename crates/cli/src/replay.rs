@@ -9,15 +9,16 @@ use crate::divergence::Facts;
 use crate::progress::Progress;
 use crate::recordings::{self, Opened};
 use crate::run;
-use crate::{machine, outcome, text, variables};
+use crate::{machine, outcome, text, variables, weave};
 use clew_engine::replay::tree::{self, Outcome, Request};
+use clew_recording::meta::Meta;
 use clew_recording::process;
 use clew_recording::reader::Recording;
 use clew_recording::summary;
 use clew_timeline::{Diverged, Settings};
 
 /// The recording ends before the program did.
-const CUT_OFF: i32 = 123;
+pub const CUT_OFF: i32 = 123;
 /// The replay didn't do what is recorded.
 pub const DIVERGED: i32 = 124;
 /// It can't be replayed by this clew, or here.
@@ -126,6 +127,13 @@ fn engine(recording: &Recording, request: &Request) -> Result<Replayed, Failure>
 }
 
 pub fn replay(line: &Replay, envp: &[&CStr]) -> i32 {
+    // What asks for events or checks is asked of the exact recording.
+    let exact = line.verify || line.to.is_some() || line.pid.is_some();
+    if let (false, Ok(folder)) = (exact, recordings::find(envp, line.recording.as_deref()))
+        && Meta::read(&folder).is_ok_and(|meta| weave::is_woven(&meta))
+    {
+        return weave::replay(line, &folder);
+    }
     let Opened {
         name,
         meta,

@@ -15,6 +15,12 @@ pub fn failed(error: &dyn std::fmt::Display) -> i32 {
     1
 }
 
+/// The same, with a status of its own.
+pub fn failed_with(error: &dyn std::fmt::Display, status: i32) -> i32 {
+    failed(error);
+    status
+}
+
 pub fn size(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} B"),

@@ -48,6 +48,9 @@ pub struct Meta {
     pub schedule: Schedule,
     pub portable: bool,
     pub machine: Machine,
+    /// `woven` for a recording of order and input only; none for an exact one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
 }
 
 /// How threads took turns.
@@ -240,6 +243,7 @@ pub(crate) fn example(name: &str) -> Meta {
             chaos: None,
         },
         portable: false,
+        kind: None,
         machine: Machine {
             vendor: "GenuineIntel".into(),
             brand: "A CPU".into(),

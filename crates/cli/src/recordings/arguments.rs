@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use clew_recording::process::ProcessName;
 
 use crate::arguments::{Engine, Guest};
+use crate::weave::Weave;
 
 pub const RECORD_HELP: &str = "\
 The program runs in this very process: exit status, signals, terminal and job control are its own. \
@@ -173,6 +174,12 @@ pub struct Record {
     /// What to call the recording
     #[arg(short, long, value_name = "NAME")]
     pub name: Option<String>,
+
+    /// Let threads run natively, in parallel, and note their order and the input only: exact for programs without data
+    /// races (docs/weave.md). HOW is strict, or anyway: also what can't be seen to be so
+    #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "strict",
+        value_enum, conflicts_with_all = ["sched", "script", "seed", "chaos", "portable"])]
+    pub weave: Option<Weave>,
 
     #[command(flatten)]
     pub engine: Engine,

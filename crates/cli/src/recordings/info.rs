@@ -44,6 +44,9 @@ pub fn info(line: &Info, envp: &[&CStr]) -> i32 {
         Ok(meta) => meta,
         Err(error) => return text::failed(&error),
     };
+    if crate::weave::is_woven(&meta) {
+        return crate::weave::info(&folder, &meta, line.json);
+    }
     let summary = match summary::of(&folder) {
         Ok(summary) => summary,
         Err(error) => return text::failed(&error),

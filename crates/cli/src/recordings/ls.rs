@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::arguments::Ls;
 use super::{end_style, end_text, name, place};
 use crate::text::{self, Style};
+use crate::weave;
 use clew_recording::folder::Recordings;
 use clew_recording::meta::Meta;
 use clew_recording::pack;
@@ -40,6 +41,8 @@ struct Row {
     bytes: u64,
     /// Why it can't be read.
     problem: Option<String>,
+    /// Order and input of a parallel run only.
+    woven: bool,
 }
 
 pub fn ls(line: &Ls, envp: &[&CStr]) -> i32 {
@@ -96,8 +99,8 @@ fn row(folder: &Path) -> Option<Row> {
     let mut row = Row {
         name,
         path,
-        program: meta.program,
-        argv: meta.argv,
+        program: meta.program.clone(),
+        argv: meta.argv.clone(),
         started_ns: meta.started_ns,
         end: None,
         duration_ns: 0,
@@ -105,7 +108,22 @@ fn row(folder: &Path) -> Option<Row> {
         processes: 0,
         bytes: 0,
         problem: None,
+        woven: false,
     };
+    if weave::is_woven(&meta) {
+        match weave::summary(folder) {
+            Ok(summary) => {
+                row.end = Some(summary.end);
+                row.duration_ns = summary.duration_ns;
+                row.events = summary.events;
+                row.processes = 1;
+                row.bytes = summary.bytes;
+            }
+            Err(error) => row.problem = Some(error),
+        }
+        row.woven = true;
+        return Some(row);
+    }
     // Reading what is still growing would take long, and be wrong at once.
     if summary::is_being_written(folder) {
         row.end = Some(End::Recording);
@@ -142,6 +160,7 @@ fn unreadable(name: String, path: String, folder: &Path, problem: String) -> Row
         processes: 0,
         bytes: pack::size(folder).bytes,
         problem: Some(problem),
+        woven: false,
     }
 }
 
@@ -168,7 +187,15 @@ fn table(rows: &[Row], style: Style) -> String {
                 text::size(row.bytes),
                 match &row.problem {
                     Some(problem) => text::shortened(&text::plain(problem), 2 * SHOWN),
-                    None => text::shortened(&text::plain(&text::command(&row.argv)), SHOWN),
+                    None => {
+                        let command =
+                            text::shortened(&text::plain(&text::command(&row.argv)), SHOWN);
+                        if row.woven {
+                            format!("{command} (woven)")
+                        } else {
+                            command
+                        }
+                    }
                 },
             ]
         })
@@ -245,6 +272,7 @@ mod tests {
             processes: 1,
             bytes: 4096,
             problem: end.is_none().then(|| "no log".into()),
+            woven: false,
         }
     }
 

@@ -15,10 +15,11 @@ pub use open::{Opened, open};
 use std::ffi::{CStr, OsStr};
 use std::path::{Path, PathBuf};
 
-use crate::{text, variables};
+use crate::{text, variables, weave};
 use clew_engine::replay::tree;
 use clew_recording::event::StreamId;
 use clew_recording::folder::{FolderError, Recordings};
+use clew_recording::meta::Meta;
 use clew_recording::reader::Recording;
 use clew_recording::summary::{End, Summary};
 
@@ -40,6 +41,15 @@ pub fn find(envp: &[&CStr], word: Option<&OsStr>) -> Result<PathBuf, FolderError
 pub fn find_exactly(envp: &[&CStr], word: &OsStr) -> Result<PathBuf, FolderError> {
     let place = place(envp).unwrap_or_else(|_| Recordings::at(Path::new(".")));
     place.resolve_exactly(Some(word))
+}
+
+/// The same, but of an exact recording: a woven one is made exact now, if it wasn't before.
+pub fn find_exact(envp: &[&CStr], word: Option<&OsStr>) -> Result<PathBuf, String> {
+    let folder = find(envp, word).map_err(|error| error.to_string())?;
+    match Meta::read(&folder) {
+        Ok(meta) if weave::is_woven(&meta) => weave::exact(&folder, envp),
+        _ => Ok(folder),
+    }
 }
 
 /// The name that a recording's folder has.

@@ -4,7 +4,7 @@ use std::ffi::{CStr, OsStr};
 use std::fmt::Display;
 
 use crate::replay::CANT_REPLAY;
-use crate::{machine, text};
+use crate::{machine, text, weave};
 use clew_recording::meta::Meta;
 use clew_recording::reader::Recording;
 
@@ -42,9 +42,13 @@ impl NotOpened {
 
 /// Opens what `word` names; the latest one without a word.
 pub fn open(envp: &[&CStr], word: Option<&OsStr>) -> Result<Opened, NotOpened> {
-    let folder = super::find(envp, word).map_err(|error| NotOpened::unreadable(&error))?;
+    let mut folder = super::find(envp, word).map_err(|error| NotOpened::unreadable(&error))?;
     let name = super::name(&folder);
-    let meta = Meta::read(&folder).map_err(|error| NotOpened::unreadable(&error))?;
+    let mut meta = Meta::read(&folder).map_err(|error| NotOpened::unreadable(&error))?;
+    if weave::is_woven(&meta) {
+        folder = weave::exact(&folder, envp).map_err(NotOpened::Unfit)?;
+        meta = Meta::read(&folder).map_err(|error| NotOpened::unreadable(&error))?;
+    }
     meta.fits(&machine::here(false))
         .map_err(|why| NotOpened::Unfit(format!("{name} can't be replayed: {why}")))?;
     let recording = Recording::open(&folder).map_err(|error| NotOpened::unreadable(&error))?;

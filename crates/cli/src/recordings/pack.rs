@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::arguments::{Pack, Unpack};
 use super::strip::{self, Stripped};
-use super::{find, name, place};
+use super::{find, find_exact, name, place};
 use crate::outcome;
 use crate::progress::Progress;
 use crate::text;
@@ -21,6 +21,11 @@ pub fn pack(line: &Pack, envp: &[&CStr]) -> i32 {
         Err(error) => return text::failed(&error),
     };
     let name = name(&folder);
+    // Of a woven recording, the exact one is packed: it needs nothing of this machine.
+    let folder = match find_exact(envp, line.recording.as_deref()) {
+        Ok(folder) => folder,
+        Err(error) => return text::failed(&error),
+    };
     if is_being_written(&folder) {
         return text::failed(&format!(
             "{name} is still being recorded; pack it when it is done"

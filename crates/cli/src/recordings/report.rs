@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::arguments::Report;
-use super::{Opened, dump, find, open};
+use super::{Opened, dump, find_exact, open};
 use crate::arguments::Engine;
 use crate::divergence::Facts;
 use crate::replay::{self, CANT_REPLAY};
@@ -85,7 +85,7 @@ pub fn report(line: &Report, envp: &[&CStr]) -> i32 {
     }
     let mut settings = Settings::new(request.options.clone());
     (settings.unlocked, settings.verify) = (line.no_jail, true);
-    let folder = match find(envp, line.recording.as_deref()) {
+    let folder = match find_exact(envp, line.recording.as_deref()) {
         Ok(folder) => folder,
         Err(error) => return text::failed(&error),
     };

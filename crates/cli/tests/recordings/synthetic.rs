@@ -145,6 +145,7 @@ impl Builder {
                 chaos: None,
             },
             portable: false,
+            kind: None,
             machine: Machine {
                 vendor: "V".into(),
                 brand: "B".into(),

@@ -9,7 +9,7 @@ use std::ffi::CStr;
 use std::io::{BufWriter, Write};
 
 use super::arguments::Dump;
-use super::find;
+use super::find_exact;
 use crate::arguments::Engine;
 use crate::{replay, run};
 use crate::{text, variables};
@@ -34,8 +34,7 @@ pub fn dump(line: &Dump, envp: &[&CStr]) -> i32 {
         eprintln!("clew: there are no events from {from} to {to}: --from is behind --to");
         return WRONG;
     }
-    let opened = find(envp, line.recording.as_deref())
-        .map_err(|error| error.to_string())
+    let opened = find_exact(envp, line.recording.as_deref())
         .and_then(|folder| Recording::open(&folder).map_err(|error| error.to_string()));
     let recording = match opened {
         Ok(recording) => recording,
@@ -83,8 +82,7 @@ pub fn dump(line: &Dump, envp: &[&CStr]) -> i32 {
 }
 
 fn turns(line: &Dump, envp: &[&CStr]) -> i32 {
-    let script = find(envp, line.recording.as_deref())
-        .map_err(|error| error.to_string())
+    let script = find_exact(envp, line.recording.as_deref())
         .and_then(|folder| clew_hunt::turns::of(&folder).map_err(|error| error.to_string()));
     match script {
         Ok(script) => {
