@@ -146,7 +146,6 @@ pub fn meta_with(line: &Record, program: &Path, folder: &Path, schedule: Schedul
         schedule,
         portable: line.engine.portable,
         machine: machine::here(line.engine.portable),
-        kind: None,
     }
 }
 

@@ -11,10 +11,10 @@ use crate::record::{self, CANT_RECORD};
 use crate::replay::{CANT_REPLAY, CUT_OFF, DIVERGED};
 use crate::{outcome, recordings, text, variables};
 use clew_recording::folder;
-use clew_recording::meta::{Meta, Schedule};
+use clew_recording::meta::{Meta, Schedule, WOVEN};
 use clew_recording::pack;
 use clew_recording::summary::End;
-use clew_weave::folder::{EXACT, KIND, Woven};
+use clew_weave::folder::{EXACT, Woven};
 use clew_weave::replay::Outcome;
 use clew_weave::{WeaveError, launch, log, refuse, replay};
 
@@ -52,7 +52,7 @@ pub struct Relog {
 
 /// Is that a woven recording?
 pub fn is_woven(meta: &Meta) -> bool {
-    meta.kind.as_deref() == Some(KIND)
+    meta.capture == WOVEN
 }
 
 fn failed(error: &WeaveError) -> i32 {
@@ -143,7 +143,7 @@ fn meta(line: &Record, program: &launch::Program, folder: &Path) -> Meta {
         chaos: None,
     };
     let mut meta = record::meta_with(line, &program.path, folder, schedule);
-    meta.kind = Some(KIND.into());
+    meta.capture = WOVEN.into();
     meta
 }
 

@@ -18,8 +18,11 @@ pub const FORMAT: u32 = crate::log::VERSION;
 /// read. Under others, no place in a recording is where it was.
 pub const CLOCK: u32 = 2;
 
-/// A capture of everything that a program was told, from its start: what this clew makes and replays.
+/// A capture of everything that a program was told, from its start.
 pub const EXACT: &str = "exact";
+
+/// The order and input of threads that ran in parallel; an exact one can be made of it.
+pub const WOVEN: &str = "woven";
 
 fn exact() -> String {
     EXACT.into()
@@ -32,7 +35,7 @@ const MOST_BYTES: u64 = 8 << 20;
 pub struct Meta {
     pub format: u32,
     pub clock: u32,
-    /// What kind of capture it is: [`EXACT`], or one that a later clew makes. Those before didn't say, and were exact.
+    /// What kind of capture it is: [`EXACT`], [`WOVEN`], or one that a later clew makes. Those before didn't say, and were exact.
     #[serde(default = "exact")]
     pub capture: String,
     /// The version of clew that recorded.
@@ -48,9 +51,6 @@ pub struct Meta {
     pub schedule: Schedule,
     pub portable: bool,
     pub machine: Machine,
-    /// `woven` for a recording of order and input only; none for an exact one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
 }
 
 /// How threads took turns.
@@ -243,7 +243,6 @@ pub(crate) fn example(name: &str) -> Meta {
             chaos: None,
         },
         portable: false,
-        kind: None,
         machine: Machine {
             vendor: "GenuineIntel".into(),
             brand: "A CPU".into(),
@@ -295,11 +294,11 @@ mod tests {
         };
         assert!(matches!(newer.fits(&here), Err(Unfit::Format { .. })));
         let woven = Meta {
-            capture: "woven".into(),
+            capture: "dreamt".into(),
             ..meta.clone()
         };
         let text = woven.fits(&meta.machine).unwrap_err().to_string();
-        assert!(text.contains("of the kind \"woven\""), "{text}");
+        assert!(text.contains("of the kind \"dreamt\""), "{text}");
         let other = Meta {
             clock: CLOCK + 1,
             ..meta

@@ -15,8 +15,6 @@ use serde::{Deserialize, Serialize};
 use crate::WeaveError;
 use crate::format::{self, FIRST};
 
-/// What `kind` in a recording's metadata is.
-pub const KIND: &str = "woven";
 pub const FOLDER: &str = "weave";
 pub const LOG: &str = "log";
 pub const DATA: &str = "data";

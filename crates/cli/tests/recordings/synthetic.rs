@@ -145,7 +145,6 @@ impl Builder {
                 chaos: None,
             },
             portable: false,
-            kind: None,
             machine: Machine {
                 vendor: "V".into(),
                 brand: "B".into(),
