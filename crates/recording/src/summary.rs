@@ -170,6 +170,14 @@ pub fn is_being_written(folder: &Path) -> bool {
     matches!(locked, Err(std::fs::TryLockError::WouldBlock))
 }
 
+/// What an open recording is about, by reading all of it; nothing is left behind.
+pub fn of_open(recording: &Recording) -> Summary {
+    let log = recording.folder().join(log::NAME);
+    let bytes = log.metadata().map_or(0, |meta| meta.len());
+    let writing = recording.is_being_written();
+    read(recording, bytes, writing, &mut Maker::default())
+}
+
 /// What a recording is about: the kept summary, or one made by reading all of it. Of one that is
 /// still being made, what was written so far.
 pub fn of(folder: &Path) -> Result<Summary, OpenError> {

@@ -122,7 +122,9 @@ fn tell(trace: &Trace, entry: Entry, thread: u64, bases: Bases, all: &mut Vec<Ex
 fn operands(code: &[u8], registers: &Registers) -> Option<Vec<u64>> {
     let words = &registers.words;
     let ins = Decoder::with_ip(64, code, words[16], DecoderOptions::NONE).decode();
-    if ins.has_rep_prefix() || ins.has_repne_prefix() {
+    // A time call of the vdso writes, which isn't told by its code.
+    let time_call = ins.mnemonic() == Mnemonic::Syscall;
+    if ins.has_rep_prefix() || ins.has_repne_prefix() || time_call {
         return None;
     }
     let mut factory = InstructionInfoFactory::new();

@@ -21,7 +21,7 @@ use clew_recording::event::StreamId;
 use clew_recording::folder::{FolderError, Recordings};
 use clew_recording::meta::Meta;
 use clew_recording::reader::Recording;
-use clew_recording::summary::{End, Summary};
+use clew_recording::summary::{self, End, Summary};
 
 /// The folder of this user's recordings.
 pub fn place(envp: &[&CStr]) -> Result<Recordings, FolderError> {
@@ -61,11 +61,16 @@ pub fn name(folder: &Path) -> String {
         .into_owned()
 }
 
-/// How much work a stream is, by what was found out of it before; 0 if nothing was. Who only looks leaves nothing behind.
+/// Reading so much of a log takes some tens of milliseconds.
+const SMALL: u64 = 8 << 20;
+
+/// How much work a stream is, by what was found out of it before, or is found quickly; 0 if nothing was. Who only looks
+/// leaves nothing behind.
 pub fn work(recording: &Recording, stream: StreamId) -> u64 {
     let log = recording.folder().join(clew_recording::log::NAME);
     let size = log.metadata().map_or(0, |meta| meta.len());
-    let summary = Summary::kept(recording.folder(), size);
+    let kept = Summary::kept(recording.folder(), size);
+    let summary = kept.or_else(|| (size < SMALL).then(|| summary::of_open(recording)));
     let streams = summary.map(|summary| summary.streams).unwrap_or_default();
     let found = streams.iter().find(|one| one.id == stream);
     found.map_or(0, |one| tree::work(one.ticks, one.events))
