@@ -71,7 +71,7 @@ pub enum Command {
     #[command(after_help = WATCH_HELP, override_usage = "clew watch [OPTIONS] [REC] <EXPR>")]
     Watch(Watch),
     /// Where a value comes from: back to where it was computed or came in
-    #[command(after_help = crate::origin::HELP, after_long_help = crate::origin::HELP)]
+    #[command(after_help = crate::origin::HELP, override_usage = "clew origin [OPTIONS] [REC] <WHAT>")]
     Origin(crate::origin::Origin),
 
     /// Tell all calls of a function: arguments, results, callers, positions

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, OsStr};
 
 use clap::Args;
-use clew_recording::process::{self, ProcessName};
+use clew_recording::process;
 use clew_slice::origin::{Chain, Ending, Value, register_named};
 use clew_slice::tell::{Told, tell};
 use clew_slice::{Error, EventKind};
@@ -12,7 +12,9 @@ use clew_timeline::program::Program;
 use clew_timeline::{Settings, Target, Timeline};
 use serde_json::json;
 
+use crate::answers::arguments::Which;
 use crate::arguments::Engine;
+use crate::progress::Progress;
 use crate::recordings::{self, Opened};
 use crate::replay::{CANT_REPLAY, DIVERGED};
 use crate::{run, text, variables};
@@ -53,22 +55,8 @@ pub struct Origin {
     #[arg(long, value_name = "N", default_value_t = 40)]
     pub depth: usize,
 
-    /// Which process (default: the program that was recorded)
-    #[arg(long, value_name = "P")]
-    pub pid: Option<ProcessName>,
-
-    /// Which program of a process that has run several, one exec after the other: 1 is the first (default: the last)
-    #[arg(long, value_name = "N")]
-    pub exec: Option<usize>,
-
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-
-    /// Replay without locking the processes in, on a kernel without seccomp; only for recordings that you trust like the
-    /// program itself
-    #[arg(long)]
-    pub no_jail: bool,
+    #[command(flatten)]
+    pub which: Which,
 }
 
 const NOT_FOUND: i32 = 1;
@@ -103,12 +91,13 @@ fn answer(line: &Origin, envp: &[&CStr]) -> Result<i32, Failed> {
     let Opened {
         name, recording, ..
     } = recordings::open(envp, recording).map_err(|why| Failed(why.failed(), String::new()))?;
-    let stream = process::program(recording.streams(), line.pid, line.exec)
+    let stream = process::program(recording.streams(), line.which.pid, line.which.exec)
         .map_err(|why| unable(&format!("{why}; clew info {name} shows its processes")))?;
     let variable = |name: &str| variables::get(envp, name);
     let options = run::options(&Engine::default(), &variable).map_err(|m| Failed(WRONG, m))?;
     let mut settings = Settings::new(options);
-    settings.unlocked = line.no_jail;
+    settings.unlocked = line.which.no_jail;
+    settings.memory = line.which.memory.map(|megabytes| megabytes << 20);
     let mut timeline = Timeline::open(&recording, stream, settings).map_err(|e| unable(&e))?;
     let failed = |error: clew_timeline::Error| match error {
         error @ (clew_timeline::Error::Diverged(_) | clew_timeline::Error::Unsteady(_)) => {
@@ -116,6 +105,12 @@ fn answer(line: &Origin, envp: &[&CStr]) -> Result<i32, Failed> {
         }
         error => Failed(CANT_REPLAY, error.to_string()),
     };
+    timeline.expect_work(recordings::work(&recording, stream));
+    let mut progress = Progress::new("replaying");
+    timeline.set_watcher(Box::new(move |done| {
+        progress.show(done);
+        false
+    }));
     timeline
         .seek(line.at.unwrap_or(Target::End))
         .map_err(failed)?;
@@ -126,11 +121,13 @@ fn answer(line: &Origin, envp: &[&CStr]) -> Result<i32, Failed> {
         let told = tell(&mut timeline, &mut program, &chain, line.moves, line.depth)?;
         Ok((chain, told))
     });
+    // What was shown of it goes.
+    timeline.set_watcher(Box::new(|_| false));
     let (chain, told) = all.map_err(|error| match error {
         Error::Timeline(error) => failed(error),
         error => Failed(CANT_REPLAY, error.to_string()),
     })?;
-    match line.json {
+    match line.which.json {
         true => text::print(&format!("{:#}\n", as_json(what, &shown, &chain, &told))),
         false => text::print(&as_text(what, &shown, &chain, &told)),
     }
