@@ -41,8 +41,6 @@ pub struct Flows {
     pub defines: Cells,
     /// Accesses to memory that it may write, a bit each.
     pub writes: u8,
-    /// A branch: what its direction depends on.
-    pub decides: Cells,
 }
 
 /// Finds flows; keeps what the decoder's tables need.
@@ -133,14 +131,6 @@ impl Finder {
         }
         let read = Cells::flags(ins.rflags_read());
         let written = Cells::flags(ins.rflags_modified());
-        flows.decides = match ins.is_jcc_short_or_near() || ins.is_loop() || ins.is_jcx_short() {
-            true => {
-                let mut decides = read;
-                decides.add(&values);
-                decides
-            }
-            false => Cells::NONE,
-        };
         values.add(&read);
         if is_constant(ins) {
             // It depends on nothing, whatever was there.

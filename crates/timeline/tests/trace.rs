@@ -50,6 +50,15 @@ fn main() {
                 "print sort map { $_ * 7 % 31 } 1..50",
             ],
         ),
+        common::test("many segments", || {
+            let line = [
+                "/bin/bash",
+                "-c",
+                "for ((i = 0; i < 4000; i++)); do :; done",
+            ];
+            segments(&record_program(&[], &line));
+            common::no_children();
+        }),
         common::test("whole lives", move || {
             whole(&record_with("threads", &[], &[]))
         }),
@@ -220,4 +229,42 @@ fn whole(folder: &Path) {
     println!("  {} instructions", once.len());
     assert_eq!(once.len(), again.len());
     assert!(once.iter().zip(&again).all(|(a, b)| a.pc == b.pc));
+}
+
+/// Where segments end nothing is lost: a long trace has as many instructions as short ones of its parts.
+fn segments(folder: &Path) {
+    const PARTS: u64 = 40;
+    let mut timeline = open(folder);
+    timeline.seek(Target::End).unwrap();
+    let (end, ticks) = (timeline.position().unwrap(), timeline.at().work);
+    let start = timeline.start();
+    let mut cuts = vec![start];
+    for part in 1..PARTS {
+        if timeline
+            .seek(Target::Ticks(ticks * part / PARTS / 2))
+            .is_ok()
+        {
+            cuts.push(timeline.position().unwrap());
+        }
+    }
+    cuts.push(end);
+    cuts.dedup();
+    let whole = timeline.trace(start, end).unwrap();
+    assert!(whole.segments.len() > 4, "{}", whole.segments.len());
+    let parts = cuts.windows(2).map(|cut| {
+        let part = timeline.trace(cut[0], cut[1]).unwrap();
+        count(&part)
+    });
+    assert_eq!(count(&whole), parts.sum::<u64>());
+}
+
+fn count(trace: &Trace) -> u64 {
+    let entries = trace.segments.iter();
+    let entries = entries.flat_map(|segment| Backwards::new(&trace.tables, segment));
+    let count = entries.map(|entry| match entry.expect("entries make sense") {
+        Entry::Run { end, .. } => u64::from(end.count),
+        Entry::Step { whole, .. } => u64::from(whole),
+        _ => 0,
+    });
+    count.sum()
 }
