@@ -74,6 +74,10 @@ pub enum Command {
     #[command(after_help = crate::origin::HELP, override_usage = "clew origin [OPTIONS] [REC] <WHAT>")]
     Origin(crate::origin::Origin),
 
+    /// All that a value depends on: what it was computed from, and what decided
+    #[command(after_help = crate::slice::HELP, override_usage = "clew slice [OPTIONS] [REC] [WHAT]")]
+    Slice(crate::slice::Slice),
+
     /// Tell all calls of a function: arguments, results, callers, positions
     #[command(after_help = CALLS_HELP)]
     Calls(Calls),

@@ -6,6 +6,7 @@
 
 mod answers;
 mod arguments;
+mod asking;
 mod cache;
 mod debug;
 mod divergence;
@@ -22,6 +23,7 @@ mod record;
 mod recordings;
 mod replay;
 mod run;
+mod slice;
 mod stack;
 mod text;
 mod variables;
@@ -74,6 +76,7 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const 
         Ok(Command::Debug(options)) => debug::debug(&options, &envp),
         Ok(Command::Watch(options)) => watch::watch(&options, &envp),
         Ok(Command::Origin(options)) => origin::origin(&options, &envp),
+        Ok(Command::Slice(options)) => slice::slice(&options, &envp),
         Ok(Command::Calls(options)) => answers::calls::calls(&options, &envp),
         Ok(Command::Writes(options)) => answers::writes::writes(&options, &envp),
         Ok(Command::Output(options)) => answers::output::output(&options, &envp),

@@ -3,21 +3,15 @@
 use std::ffi::{CStr, OsStr};
 
 use clap::Args;
-use clew_recording::process;
-use clew_slice::origin::{Chain, Ending, Value, register_named};
+use clew_slice::EventKind;
+use clew_slice::origin::{Chain, Ending};
 use clew_slice::tell::{Told, tell};
-use clew_slice::{Error, EventKind};
-use clew_symbols::expr::Bindings;
-use clew_timeline::program::Program;
-use clew_timeline::{Settings, Target, Timeline};
+use clew_timeline::Target;
 use serde_json::json;
 
 use crate::answers::arguments::Which;
-use crate::arguments::Engine;
-use crate::progress::Progress;
-use crate::recordings::{self, Opened};
-use crate::replay::{CANT_REPLAY, DIVERGED};
-use crate::{run, text, variables};
+use crate::asking::{Asked, Failed, NOT_FOUND, WRONG};
+use crate::text;
 
 pub const HELP: &str = "\
 REC is a recording's name or its folder; without it, the latest one. WHAT is a C expression that is in memory \
@@ -59,26 +53,8 @@ pub struct Origin {
     pub which: Which,
 }
 
-const NOT_FOUND: i32 = 1;
-const WRONG: i32 = 2;
-
-/// Why there is no answer, with the exit status for it.
-struct Failed(i32, String);
-
 pub fn origin(line: &Origin, envp: &[&CStr]) -> i32 {
-    match answer(line, envp) {
-        Ok(status) => status,
-        Err(Failed(status, message)) => {
-            for (n, line) in message.lines().enumerate() {
-                let line = text::plain(line);
-                match n {
-                    0 => eprintln!("clew: {line}"),
-                    _ => eprintln!("{line}"),
-                }
-            }
-            status
-        }
-    }
+    answer(line, envp).unwrap_or_else(|failed| failed.tell())
 }
 
 fn answer(line: &Origin, envp: &[&CStr]) -> Result<i32, Failed> {
@@ -87,46 +63,14 @@ fn answer(line: &Origin, envp: &[&CStr]) -> Result<i32, Failed> {
         [recording, what] => (Some(OsStr::new(recording)), what),
         _ => return Err(Failed(WRONG, "a recording and a value, no more".into())),
     };
-    let unable = |error: &dyn std::fmt::Display| Failed(CANT_REPLAY, error.to_string());
-    let Opened {
-        name, recording, ..
-    } = recordings::open(envp, recording).map_err(|why| Failed(why.failed(), String::new()))?;
-    let stream = process::program(recording.streams(), line.which.pid, line.which.exec)
-        .map_err(|why| unable(&format!("{why}; clew info {name} shows its processes")))?;
-    let variable = |name: &str| variables::get(envp, name);
-    let options = run::options(&Engine::default(), &variable).map_err(|m| Failed(WRONG, m))?;
-    let mut settings = Settings::new(options);
-    settings.unlocked = line.which.no_jail;
-    settings.memory = line.which.memory.map(|megabytes| megabytes << 20);
-    let mut timeline = Timeline::open(&recording, stream, settings).map_err(|e| unable(&e))?;
-    let failed = |error: clew_timeline::Error| match error {
-        error @ (clew_timeline::Error::Diverged(_) | clew_timeline::Error::Unsteady(_)) => {
-            Failed(DIVERGED, error.to_string())
-        }
-        error => Failed(CANT_REPLAY, error.to_string()),
-    };
-    timeline.expect_work(recordings::work(&recording, stream));
-    let mut progress = Progress::new("replaying");
-    timeline.set_watcher(Box::new(move |done| {
-        progress.show(done);
-        false
-    }));
-    timeline
-        .seek(line.at.unwrap_or(Target::End))
-        .map_err(failed)?;
-    let mut program = Program::new(&recording);
-    let (value, shown) = meant(&mut timeline, &mut program, what)?;
-    let log = recording.stream(stream).map_err(|e| unable(&e))?;
-    let all = clew_slice::origin::origin(&mut timeline, log, &value).and_then(|chain| {
-        let told = tell(&mut timeline, &mut program, &chain, line.moves, line.depth)?;
-        Ok((chain, told))
-    });
-    // What was shown of it goes.
-    timeline.set_watcher(Box::new(|_| false));
-    let (chain, told) = all.map_err(|error| match error {
-        Error::Timeline(error) => failed(error),
-        error => Failed(CANT_REPLAY, error.to_string()),
-    })?;
+    let at = line.at.unwrap_or(Target::End);
+    let mut asked = Asked::open(recording, &line.which, at, envp)?;
+    let (value, shown) = asked.meant(what)?;
+    let log = asked.log()?;
+    let chain = clew_slice::origin::origin(&mut asked.timeline, log, &value)?;
+    let (timeline, program) = (&mut asked.timeline, &mut asked.program);
+    let told = tell(timeline, program, &chain, line.moves, line.depth)?;
+    asked.done();
     match line.which.json {
         true => text::print(&format!("{:#}\n", as_json(what, &shown, &chain, &told))),
         false => text::print(&as_text(what, &shown, &chain, &told)),
@@ -135,61 +79,6 @@ fn answer(line: &Origin, envp: &[&CStr]) -> Result<i32, Failed> {
         Ending::Interrupted => NOT_FOUND,
         _ => 0,
     })
-}
-
-/// What is asked about, and its value as text where the timeline stands.
-fn meant(
-    timeline: &mut Timeline,
-    program: &mut Program,
-    what: &str,
-) -> Result<(Value, String), Failed> {
-    let wrong = |message: String| Failed(WRONG, message);
-    let what = what.trim();
-    if let Some(name) = what.strip_prefix('$') {
-        let register = register_named(name)
-            .ok_or_else(|| wrong(format!("${name} is no general or vector register")))?;
-        let thread = timeline.at().thread;
-        return Ok((
-            Value::Register {
-                thread,
-                register,
-                bytes: 0..register.size() as u8,
-            },
-            String::new(),
-        ));
-    }
-    if let Some((addr, len)) = bytes(what) {
-        return Ok((Value::Memory { addr, len }, String::new()));
-    }
-    clew_symbols::expr::check(what).map_err(|problem| wrong(problem.pointed(what)))?;
-    const TICKS: u64 = 10_000_000;
-    let answer = program
-        .evaluate(timeline, what, &mut Bindings::default(), TICKS)
-        .map_err(|error| Failed(CANT_REPLAY, error.to_string()))?;
-    let value = answer
-        .value
-        .map_err(|problem| wrong(problem.pointed(what)))?;
-    match value.memory {
-        Some((addr, len)) if len > 0 => Ok((Value::Memory { addr, len }, value.text)),
-        _ => Err(wrong(format!(
-            "`{what}` isn't in memory here: it is computed, or the compiler keeps it in a register\nask for the \
-             register ($rax), or for a variable that it comes from"
-        ))),
-    }
-}
-
-/// `*ADDR:LEN`.
-fn bytes(text: &str) -> Option<(u64, u64)> {
-    let (addr, len) = text.strip_prefix('*')?.split_once(':')?;
-    let number = |text: &str| match text.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex, 16).ok(),
-        None => text.parse().ok(),
-    };
-    let len = number(len)?;
-    (1..=1 << 20)
-        .contains(&len)
-        .then_some(())
-        .and(Some((number(addr)?, len)))
 }
 
 fn place_of(told: &Told) -> String {

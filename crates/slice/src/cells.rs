@@ -34,6 +34,36 @@ impl Cells {
         other: 0,
     };
 
+    /// Registers that are told apart where it is about who wants them: general, vector, and all others.
+    pub const GROUPS: usize = 33;
+
+    /// The groups with cells in the set.
+    pub fn groups(&self, mut each: impl FnMut(usize)) {
+        let mut general = self.general;
+        while general != 0 {
+            let register = general.trailing_zeros() as usize / 8;
+            each(register);
+            general &= !(0xff << (8 * register));
+        }
+        for (n, word) in self.vector.iter().enumerate() {
+            for half in (0..2).filter(|half| word >> (32 * half) & 0xffff_ffff != 0) {
+                each(16 + 2 * n + half);
+            }
+        }
+        if self.other != 0 {
+            each(32);
+        }
+    }
+
+    /// Everything.
+    pub fn all() -> Cells {
+        Cells {
+            general: u128::MAX,
+            vector: [u64::MAX; 8],
+            other: u16::MAX,
+        }
+    }
+
     /// Some bytes of a general register, by number.
     pub fn general(register: usize, first: usize, len: usize) -> Cells {
         let bits = (1u128 << len) - 1;
@@ -102,6 +132,11 @@ impl Cells {
             register if register.is_st() || register.is_mm() => Cells::x87(),
             _ => Cells::NONE,
         }
+    }
+
+    /// A bit for each byte of the general registers.
+    pub fn of_general(&self) -> u128 {
+        self.general
     }
 
     pub fn is_empty(&self) -> bool {

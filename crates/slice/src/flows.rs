@@ -5,7 +5,8 @@
 //! a value is moved as it is, that is told here by name.
 
 use iced_x86::{
-    Code, CpuidFeature, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
+    Code, CpuidFeature, EncodingKind, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
+    OpKind, Register,
 };
 
 use crate::cells::Cells;
@@ -35,6 +36,8 @@ pub struct Flow {
 #[derive(Clone, Debug, Default)]
 pub struct Flows {
     pub flows: Vec<Flow>,
+    /// All values that it reads, whatever becomes of them.
+    pub reads: Vec<Site>,
     /// Registers that addresses are made of.
     pub addresses: Cells,
     /// All register cells that it may write.
@@ -80,6 +83,9 @@ fn real(access: OpAccess) -> bool {
 
 impl Finder {
     pub fn find(&mut self, ins: &Instruction) -> Flows {
+        if ins.mnemonic() == Mnemonic::Vzeroupper {
+            return upper_halves();
+        }
         let info = self.factory.info(ins);
         let mut flows = Flows::default();
         let (mut sources, mut kept) = (Vec::new(), Vec::new());
@@ -104,7 +110,8 @@ impl Finder {
             let (register, access) = (used.register(), used.access());
             let cells = Cells::of(register);
             // The stack pointer of push and pop is an address, and moves by a constant.
-            let plumbing = stack && register.full_register() == Register::RSP;
+            let rsp = register.full_register() == Register::RSP;
+            let plumbing = stack && rsp && ins.mnemonic() != Mnemonic::Leave;
             let address = plumbing || addresses_only(ins, register);
             if READS.contains(&access) && !address {
                 values.add(&cells);
@@ -144,6 +151,7 @@ impl Finder {
             flows.defines.add(&written);
             kept.push((Site::Cells(written), shifts_by_register(ins)));
         }
+        flows.reads = sources.clone();
         if let Some(named) = self.by_name(ins) {
             flows.flows.extend(named);
             return flows;
@@ -245,6 +253,29 @@ impl Finder {
                 (to.full_register() != Register::RSP)
                     .then(|| vec![moved(Site::Register(to), Site::Memory(0))])
             }
+            Mnemonic::Leave => Some(vec![
+                Flow {
+                    to: Site::Register(Register::RSP),
+                    from: vec![Site::Register(Register::RBP)],
+                    moved: false,
+                    maybe: false,
+                },
+                moved(Site::Register(Register::RBP), Site::Memory(0)),
+            ]),
+            // A load fills the rest with zeros; a store takes what it writes.
+            Mnemonic::Movss | Mnemonic::Movsd | Mnemonic::Vmovss | Mnemonic::Vmovsd
+                if !ins.is_string_instruction()
+                    && ins.op_count() == 2
+                    && (0..2).any(|n| ins.op_kind(n) == OpKind::Memory) =>
+            {
+                let to = match site(0)? {
+                    Site::Register(register) if ins.encoding() == EncodingKind::VEX => {
+                        Site::Register(Register::YMM0 + register.number() as u32)
+                    }
+                    to => to,
+                };
+                Some(vec![moved(to, site(1)?)])
+            }
             Mnemonic::Call if ins.op0_kind() != OpKind::Memory => Some(vec![Flow {
                 to: Site::Memory(0),
                 from: Vec::new(),
@@ -267,7 +298,7 @@ impl Finder {
         let Site::Register(register) = site else {
             return site;
         };
-        let clears = matches!(ins.encoding(), iced_x86::EncodingKind::VEX)
+        let clears = matches!(ins.encoding(), EncodingKind::VEX)
             || matches!(
                 ins.code(),
                 Code::Movq_xmm_xmmm64 | Code::Movd_xmm_rm32 | Code::Movq_xmm_rm64
@@ -276,7 +307,7 @@ impl Finder {
             Site::Register(register.full_register())
         } else if register.is_vector_register() && clears {
             let number = register.number() as u32;
-            let all = match matches!(ins.encoding(), iced_x86::EncodingKind::VEX) {
+            let all = match matches!(ins.encoding(), EncodingKind::VEX) {
                 true => Register::YMM0,
                 false => Register::XMM0,
             };
@@ -284,6 +315,24 @@ impl Finder {
         } else {
             site
         }
+    }
+}
+
+/// The upper halves of all vector registers become zero, the lower ones stay.
+fn upper_halves() -> Flows {
+    let mut halves = Cells::NONE;
+    for register in 0..16 {
+        halves.add(&Cells::vector(register, 16, 16));
+    }
+    Flows {
+        flows: vec![Flow {
+            to: Site::Cells(halves),
+            from: Vec::new(),
+            moved: false,
+            maybe: false,
+        }],
+        defines: halves,
+        ..Flows::default()
     }
 }
 

@@ -1,26 +1,38 @@
 //! Where a value comes from: back through all that a recorded program executed, its threads and what the kernel wrote.
 //!
 //! In: a timeline, and a value: a register or bytes of memory at a position. Out: the chain of its moves and
-//! computations, newest first, each with its position.
+//! computations, or all that it depends on, newest first, each with its position.
 //!
 //! Stretches are traced backwards from the question, the first ones short and each some times longer, so that what lies
 //! near is found at once, and the cost is that of the way to the answer.
 //!
 //! * `cells`: registers as sets of bytes and flags
 //! * `flows`: what flows where in an instruction
+//! * `known`: the same of blocks, worked out once
 //! * `live`: what a question is about, at one moment
 //! * `events`: what events wrote
 //! * `walk`: back through a stretch
 //! * [`origin`]: the chain of one value
-//! * [`tell`]: as people read it
+//! * [`closure`]: all that values depend on
+//! * `code`, `graph`, `frames`: functions, control dependence, whose branch it was
+//! * [`failure`]: what a run failed by, as a question
+//! * [`statements`], [`inputs`], [`tell`]: as people read it
 
 #![forbid(unsafe_code)]
 
 mod cells;
+pub mod closure;
+mod code;
 pub mod events;
+pub mod failure;
 mod flows;
+mod frames;
+mod graph;
+pub mod inputs;
+mod known;
 mod live;
 pub mod origin;
+pub mod statements;
 pub mod tell;
 pub mod walk;
 

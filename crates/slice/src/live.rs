@@ -1,49 +1,134 @@
-//! What a question is about, at one moment: cells of threads' registers, and bytes of memory.
+//! What a question is about, at one moment: cells of threads' registers, and bytes of memory, and who wants them.
 
 use rustc_hash::FxHashMap;
 
 use crate::cells::Cells;
 
+/// Who wants a value: a number that the asker gives.
+pub type Who = u32;
+
 #[derive(Clone, Debug, Default)]
 pub struct Live {
-    threads: FxHashMap<u64, Cells>,
-    /// Eight bytes each, by the address's eighth: a bit for each that counts.
-    words: FxHashMap<u64, u8>,
-    /// Which words may be there, by their low bits: most questions end here.
-    filter: Filter,
+    threads: FxHashMap<u64, Registers>,
+    memory: Memory,
+}
+
+/// A thread's.
+#[derive(Clone, Debug)]
+struct Registers {
+    cells: Cells,
+    who: [Who; Cells::GROUPS],
+}
+
+impl Default for Registers {
+    fn default() -> Registers {
+        Registers {
+            cells: Cells::NONE,
+            who: [0; Cells::GROUPS],
+        }
+    }
+}
+
+impl Live {
+    pub fn is_empty(&self) -> bool {
+        self.memory.words == 0 && self.threads.values().all(|all| all.cells.is_empty())
+    }
+
+    pub fn cells(&self, thread: u64) -> Cells {
+        self.threads
+            .get(&thread)
+            .map(|all| all.cells)
+            .unwrap_or_default()
+    }
+
+    /// All threads with cells that count.
+    pub fn threads(&self) -> impl Iterator<Item = (u64, Cells)> {
+        let some = self.threads.iter().filter(|(_, all)| !all.cells.is_empty());
+        some.map(|(thread, all)| (*thread, all.cells))
+    }
+
+    pub fn add_cells(&mut self, thread: u64, cells: &Cells, who: Who) {
+        if cells.is_empty() {
+            return;
+        }
+        let all = self.threads.entry(thread).or_default();
+        all.cells.add(cells);
+        cells.groups(|group| all.who[group] = who);
+    }
+
+    /// Takes cells out; which of them counted.
+    pub fn take_cells(&mut self, thread: u64, cells: &Cells) -> (Cells, Who) {
+        let Some(all) = self.threads.get_mut(&thread) else {
+            return (Cells::NONE, 0);
+        };
+        let met = all.cells.both(cells);
+        let mut who = 0;
+        if !met.is_empty() {
+            all.cells.remove(cells);
+            met.groups(|group| who = all.who[group]);
+        }
+        (met, who)
+    }
+
+    /// Whether any byte of a range counts.
+    pub fn has(&mut self, addr: u64, len: u64) -> bool {
+        self.memory.has(addr, len)
+    }
+
+    pub fn add(&mut self, addr: u64, len: u64, who: Who) {
+        self.memory.add(addr, len, who);
+    }
+
+    /// Takes a range out; the offsets in it that counted go into `found`. Who wanted one of them.
+    pub fn take(&mut self, addr: u64, len: u64, found: &mut Vec<u64>) -> Option<Who> {
+        self.memory.take(addr, len, found)
+    }
+
+    /// The ranges of memory that count, in order, at most so many; who wants each.
+    pub fn memory(&self, most: usize) -> Vec<(u64, u64, Who)> {
+        self.memory.ranges(most)
+    }
+}
+
+/// Bytes by pages. Whole pages are found through a small table of those that were asked for last: most questions are
+/// about the stack.
+#[derive(Clone, Debug)]
+struct Memory {
+    numbers: FxHashMap<u64, u32>,
+    pages: Vec<Page>,
+    free: Vec<u32>,
+    /// Page, and its number or that it isn't there.
+    recent: Box<[(u64, u32)]>,
+    /// Words with bytes that count.
+    words: u64,
 }
 
 #[derive(Clone, Debug)]
-struct Filter(Box<[u64]>);
+struct Page {
+    /// For each word of eight bytes, a bit for each that counts.
+    bytes: [u8; WORDS],
+    who: [Who; WORDS],
+    words: u32,
+}
 
-/// Bits of the filter.
-const FILTER: u64 = 1 << 16;
+const WORDS: usize = 512;
+const RECENT: usize = 256;
+const NOWHERE: u32 = u32::MAX;
 
-impl Default for Filter {
-    fn default() -> Filter {
-        Filter(vec![0; (FILTER / 64) as usize].into())
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory {
+            numbers: FxHashMap::default(),
+            pages: Vec::new(),
+            free: Vec::new(),
+            recent: vec![(u64::MAX, NOWHERE); RECENT].into(),
+            words: 0,
+        }
     }
 }
 
-impl Filter {
-    fn place(word: u64) -> (usize, u64) {
-        let at = (word ^ word >> 16) % FILTER;
-        ((at / 64) as usize, 1 << (at % 64))
-    }
-
-    fn add(&mut self, word: u64) {
-        let (at, bit) = Filter::place(word);
-        self.0[at] |= bit;
-    }
-
-    fn may_have(&self, word: u64) -> bool {
-        let (at, bit) = Filter::place(word);
-        self.0[at] & bit != 0
-    }
-}
-
-/// The words of a range, with a bit for each byte.
-fn words(addr: u64, len: u64) -> impl Iterator<Item = (u64, u8)> {
+/// The words of a range: page, word in it, and a bit for each byte.
+fn words(addr: u64, len: u64) -> impl Iterator<Item = (u64, usize, u8)> {
     let end = addr.saturating_add(len);
     let last = end.saturating_sub(1) >> 3;
     let first = addr >> 3;
@@ -52,85 +137,104 @@ fn words(addr: u64, len: u64) -> impl Iterator<Item = (u64, u8)> {
         let start = word << 3;
         let from = addr.saturating_sub(start);
         let behind = (start + 8).saturating_sub(end);
-        (word, (0xff << from) as u8 & (0xff >> behind))
+        let bytes = (0xff << from) as u8 & (0xff >> behind);
+        (word >> 9, word as usize % WORDS, bytes)
     })
 }
 
-impl Live {
-    pub fn is_empty(&self) -> bool {
-        self.words.is_empty() && self.threads.values().all(Cells::is_empty)
-    }
-
-    pub fn cells(&self, thread: u64) -> Cells {
-        self.threads.get(&thread).copied().unwrap_or_default()
-    }
-
-    pub fn add_cells(&mut self, thread: u64, cells: &Cells) {
-        if !cells.is_empty() {
-            self.threads.entry(thread).or_default().add(cells);
+impl Memory {
+    fn page(&mut self, page: u64) -> u32 {
+        let recent = &mut self.recent[page as usize % RECENT];
+        if recent.0 != page {
+            *recent = (page, self.numbers.get(&page).copied().unwrap_or(NOWHERE));
         }
+        recent.1
     }
 
-    pub fn remove_cells(&mut self, thread: u64, cells: &Cells) {
-        if let Some(live) = self.threads.get_mut(&thread) {
-            live.remove(cells);
-        }
-    }
-
-    /// Whether any byte of a range counts.
-    pub fn has(&self, addr: u64, len: u64) -> bool {
-        let mut all = words(addr, len);
-        all.any(|(word, bytes)| {
-            self.filter.may_have(word)
-                && self.words.get(&word).is_some_and(|live| live & bytes != 0)
-        })
-    }
-
-    pub fn add(&mut self, addr: u64, len: u64) {
-        for (word, bytes) in words(addr, len) {
-            self.filter.add(word);
-            *self.words.entry(word).or_default() |= bytes;
-        }
-    }
-
-    /// Takes a range out; the offsets in it that counted.
-    pub fn take(&mut self, addr: u64, len: u64) -> Vec<u64> {
-        let mut found = Vec::new();
-        for (word, bytes) in words(addr, len) {
-            if !self.filter.may_have(word) {
-                continue;
-            }
-            let Some(live) = self.words.get_mut(&word) else {
-                continue;
-            };
-            let taken = *live & bytes;
-            *live &= !bytes;
-            if *live == 0 {
-                self.words.remove(&word);
-            }
-            let bits = (0..8).filter(|bit| taken & 1 << bit != 0);
-            found.extend(bits.map(|bit| (word << 3).wrapping_add(bit).wrapping_sub(addr)));
-        }
-        found
-    }
-
-    /// The ranges of memory that count, in order.
-    #[cfg(test)]
-    pub fn memory(&self) -> Vec<(u64, u64)> {
-        let mut bytes: Vec<u64> = self
-            .words
-            .iter()
-            .flat_map(|(word, live)| {
-                let bits = (0..8).filter(move |bit| live & 1 << bit != 0);
-                bits.map(move |bit| (word << 3) + bit)
+    fn has(&mut self, addr: u64, len: u64) -> bool {
+        self.words > 0
+            && words(addr, len).any(|(page, word, bytes)| match self.page(page) {
+                NOWHERE => false,
+                number => self.pages[number as usize].bytes[word] & bytes != 0,
             })
-            .collect();
-        bytes.sort_unstable();
-        let mut ranges: Vec<(u64, u64)> = Vec::new();
-        for byte in bytes {
-            match ranges.last_mut() {
-                Some((start, len)) if *start + *len == byte => *len += 1,
-                _ => ranges.push((byte, 1)),
+    }
+
+    fn add(&mut self, addr: u64, len: u64, who: Who) {
+        for (page, word, bytes) in words(addr, len) {
+            let number = match self.page(page) {
+                NOWHERE => self.new_page(page),
+                number => number,
+            };
+            let page = &mut self.pages[number as usize];
+            if page.bytes[word] == 0 {
+                page.words += 1;
+                self.words += 1;
+            }
+            page.bytes[word] |= bytes;
+            page.who[word] = who;
+        }
+    }
+
+    fn new_page(&mut self, page: u64) -> u32 {
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.pages.push(Page {
+                bytes: [0; WORDS],
+                who: [0; WORDS],
+                words: 0,
+            });
+            self.pages.len() as u32 - 1
+        });
+        self.numbers.insert(page, number);
+        self.recent[page as usize % RECENT] = (page, number);
+        number
+    }
+
+    fn take(&mut self, addr: u64, len: u64, found: &mut Vec<u64>) -> Option<Who> {
+        let mut who = None;
+        for (page_number, word, bytes) in words(addr, len) {
+            let number = self.page(page_number);
+            if number == NOWHERE {
+                continue;
+            }
+            let page = &mut self.pages[number as usize];
+            let taken = page.bytes[word] & bytes;
+            if taken == 0 {
+                continue;
+            }
+            who = Some(page.who[word]);
+            page.bytes[word] &= !taken;
+            let start = (page_number << 12) + (word as u64) * 8;
+            let bits = (0..8).filter(|bit| taken & 1 << bit != 0);
+            found.extend(bits.map(|bit| start.wrapping_add(bit).wrapping_sub(addr)));
+            if page.bytes[word] == 0 {
+                page.words -= 1;
+                self.words -= 1;
+                if page.words == 0 {
+                    self.numbers.remove(&page_number);
+                    self.free.push(number);
+                    self.recent[page_number as usize % RECENT] = (page_number, NOWHERE);
+                }
+            }
+        }
+        who
+    }
+
+    fn ranges(&self, most: usize) -> Vec<(u64, u64, Who)> {
+        let mut pages: Vec<(u64, u32)> = self.numbers.iter().map(|(a, b)| (*a, *b)).collect();
+        pages.sort_unstable();
+        let mut ranges: Vec<(u64, u64, Who)> = Vec::new();
+        for (page, number) in pages {
+            let all = &self.pages[number as usize];
+            for word in 0..WORDS {
+                for bit in (0..8).filter(|bit| all.bytes[word] & 1 << bit != 0) {
+                    let byte = (page << 12) + word as u64 * 8 + bit;
+                    let full = ranges.len() == most;
+                    match ranges.last_mut() {
+                        Some((start, len, _)) if *start + *len == byte => *len += 1,
+                        _ if full => return ranges,
+                        _ => ranges.push((byte, 1, all.who[word])),
+                    }
+                }
             }
         }
         ranges
@@ -144,13 +248,41 @@ mod tests {
     #[test]
     fn bytes_come_and_go_one_by_one() {
         let mut live = Live::default();
-        live.add(0x1005, 6);
+        live.add(0x1005, 6, 7);
         assert!(live.has(0x1000, 6) && !live.has(0x1000, 5));
         assert!(live.has(0x100a, 1) && !live.has(0x100b, 100));
-        assert_eq!(live.take(0x1007, 2), [0, 1]);
-        assert_eq!(live.memory(), [(0x1005, 2), (0x1009, 2)]);
-        assert_eq!(live.take(0x1000, 0x20), [5, 6, 9, 10]);
+        let mut found = Vec::new();
+        assert_eq!(live.take(0x1007, 2, &mut found), Some(7));
+        assert_eq!(found, [0, 1]);
+        assert_eq!(live.memory(10), [(0x1005, 2, 7), (0x1009, 2, 7)]);
+        assert_eq!(live.memory(1), [(0x1005, 2, 7)]);
+        found.clear();
+        assert_eq!(live.take(0x1000, 0x20, &mut found), Some(7));
+        assert_eq!(found, [5, 6, 9, 10]);
         assert!(live.is_empty());
         assert!(!live.has(0x1000, 0));
+        assert_eq!(live.take(0x1000, 0x20, &mut found), None);
+    }
+
+    #[test]
+    fn ranges_over_pages() {
+        let mut live = Live::default();
+        live.add(0x1ffe, 0x1004, 1);
+        assert_eq!(live.memory(10), [(0x1ffe, 0x1004, 1)]);
+        let mut found = Vec::new();
+        live.take(0x2000, 0x1000, &mut found);
+        assert_eq!(found.len(), 0x1000);
+        assert_eq!(live.memory(10), [(0x1ffe, 2, 1), (0x3000, 2, 1)]);
+    }
+
+    #[test]
+    fn registers_know_who_wants_them() {
+        let mut live = Live::default();
+        let rbx = Cells::general(3, 0, 8);
+        live.add_cells(1, &rbx, 9);
+        let low = Cells::general(3, 0, 4);
+        assert_eq!(live.take_cells(1, &low), (low, 9));
+        assert_eq!(live.cells(1), Cells::general(3, 4, 4));
+        assert_eq!(live.take_cells(2, &rbx), (Cells::NONE, 0));
     }
 }

@@ -5,19 +5,17 @@
 
 use std::ops::Range;
 
-use clew_engine::trace::read::{Bases, Tables};
-use clew_engine::trace::rows::End;
+use clew_engine::cache::accesses::Access;
 use clew_recording::reader::StreamReader;
-use clew_timeline::trace::Trace;
 use clew_timeline::{Position, Timeline};
 use iced_x86::{Instruction, Register};
-use rustc_hash::FxHashMap;
 
 use crate::cells::Cells;
 use crate::events::{Events, Kind};
-use crate::flows::{Finder, Flow, Flows, Site};
+use crate::flows::{Flow, Flows, Site};
+use crate::known::Blocks;
 use crate::live::Live;
-use crate::walk::{Executed, Go, Intervals, Item, Place, Visitor, back};
+use crate::walk::{Executed, Go, Intervals, Place, Run, Visitor, back};
 use crate::{Error, Result};
 
 /// Where a value is.
@@ -111,8 +109,8 @@ pub fn origin(timeline: &mut Timeline, log: StreamReader, value: &Value) -> Resu
     let mut search = Search {
         live: Live::default(),
         events: &events,
-        finder: Finder::default(),
-        known: FxHashMap::default(),
+        blocks: Blocks::default(),
+        accesses: Vec::new(),
         found: Vec::new(),
         ending: None,
         instructions: 0,
@@ -125,9 +123,9 @@ pub fn origin(timeline: &mut Timeline, log: StreamReader, value: &Value) -> Resu
         } => {
             let mask = (1u64 << bytes.end) - (1 << bytes.start);
             let cells = Cells::some_of(*register, mask as u32);
-            search.live.add_cells(u64::from(*thread), &cells);
+            search.live.add_cells(u64::from(*thread), &cells, WHO);
         }
-        Value::Memory { addr, len } => search.live.add(*addr, *len),
+        Value::Memory { addr, len } => search.live.add(*addr, *len, WHO),
     }
     let mut steps = Vec::new();
     let mut to = timeline.at();
@@ -137,7 +135,7 @@ pub fn origin(timeline: &mut Timeline, log: StreamReader, value: &Value) -> Resu
             let ending = Ending::Beginning;
             return Ok(search.chain(steps, ending));
         };
-        search.known.clear();
+        search.blocks.forget();
         let mut intervals = Intervals::default();
         back(
             &trace,
@@ -206,20 +204,16 @@ fn place_all(found: &mut Vec<Found>, intervals: &Intervals) -> Result<Vec<Step>>
 struct Search<'a> {
     live: Live,
     events: &'a Events,
-    finder: Finder,
-    /// Flows of blocks' instructions, and what a whole block defines.
-    known: FxHashMap<u32, Known>,
+    blocks: Blocks,
     found: Vec<Found>,
     ending: Option<Ended>,
     instructions: u64,
+    /// Room for a run's accesses.
+    accesses: Vec<Access>,
 }
 
-struct Known {
-    flows: Vec<Flows>,
-    defines: Cells,
-    /// Instructions that write memory, and which of their accesses.
-    writes: Vec<(u16, u8)>,
-}
+/// One value is wanted by one asker.
+const WHO: u32 = 0;
 
 impl Search<'_> {
     fn chain(self, steps: Vec<Step>, ending: Ending) -> Chain {
@@ -228,31 +222,6 @@ impl Search<'_> {
             ending,
             instructions: self.instructions,
         }
-    }
-
-    fn known(&mut self, tables: &Tables, block: u32) -> &Known {
-        let finder = &mut self.finder;
-        self.known.entry(block).or_insert_with(|| {
-            let block = tables.blocks.get(block as usize);
-            let instructions = block.map_or(&[][..], |block| &block.instructions);
-            let flows: Vec<Flows> = instructions
-                .iter()
-                .map(|traced| finder.find(&traced.ins))
-                .collect();
-            let mut defines = Cells::NONE;
-            let mut writes = Vec::new();
-            for (n, flow) in flows.iter().enumerate() {
-                defines.add(&flow.defines);
-                if flow.writes != 0 {
-                    writes.push((n as u16, flow.writes));
-                }
-            }
-            Known {
-                flows,
-                defines,
-                writes,
-            }
-        })
     }
 
     /// The instruction that defined what is looked for, or some of it.
@@ -309,7 +278,7 @@ impl Search<'_> {
                 let cells = self.live.cells(executed.thread);
                 let bytes = cells.bytes_of(*register);
                 let of = Cells::of(*register);
-                self.live.remove_cells(executed.thread, &of);
+                self.live.take_cells(executed.thread, &of);
                 let bytes = (0..32).filter(|n| bytes & 1 << n != 0).collect();
                 Met {
                     bytes,
@@ -317,10 +286,9 @@ impl Search<'_> {
                 }
             }
             Site::Cells(cells) => {
-                let met = self.live.cells(executed.thread).meets(cells);
-                self.live.remove_cells(executed.thread, cells);
+                let (met, _) = self.live.take_cells(executed.thread, cells);
                 Met {
-                    bytes: if met { vec![0] } else { Vec::new() },
+                    bytes: if met.is_empty() { Vec::new() } else { vec![0] },
                     written: Vec::new(),
                 }
             }
@@ -330,11 +298,9 @@ impl Search<'_> {
                     written: Vec::new(),
                 };
                 for access in accesses(executed, to, true) {
-                    let found = self.live.take(access.0, access.1);
-                    if !found.is_empty() {
+                    if self.live.take(access.0, access.1, &mut met.bytes).is_some() {
                         met.written.push(access);
                     }
-                    met.bytes.extend(found);
                 }
                 met
             }
@@ -347,13 +313,13 @@ impl Search<'_> {
             Site::Register(register) => {
                 let mask = bytes.iter().fold(0, |all, byte| all | 1u32 << byte);
                 let cells = Cells::some_of(*register, mask);
-                self.live.add_cells(executed.thread, &cells);
+                self.live.add_cells(executed.thread, &cells, WHO);
             }
-            Site::Cells(cells) => self.live.add_cells(executed.thread, cells),
+            Site::Cells(cells) => self.live.add_cells(executed.thread, cells, WHO),
             Site::Memory(_) => {
                 for (addr, _) in accesses(executed, to, true) {
                     for byte in bytes {
-                        self.live.add(addr.wrapping_add(*byte), 1);
+                        self.live.add(addr.wrapping_add(*byte), 1, WHO);
                     }
                 }
             }
@@ -393,22 +359,22 @@ impl Search<'_> {
                         .filter(|byte| **byte < register.size() as u64)
                         .fold(0, |all, byte| all | 1u32 << byte);
                     let cells = Cells::some_of(*register, mask);
-                    self.live.add_cells(executed.thread, &cells);
+                    self.live.add_cells(executed.thread, &cells, WHO);
                 }
                 (Site::Register(register), false) => {
                     let cells = Cells::of(*register);
-                    self.live.add_cells(executed.thread, &cells);
+                    self.live.add_cells(executed.thread, &cells, WHO);
                 }
-                (Site::Cells(cells), _) => self.live.add_cells(executed.thread, cells),
+                (Site::Cells(cells), _) => self.live.add_cells(executed.thread, cells, WHO),
                 (Site::Memory(_), moved) => {
                     for (addr, len) in accesses(executed, from, false) {
                         match moved {
                             true => {
                                 for byte in bytes.iter().filter(|byte| **byte < len) {
-                                    self.live.add(addr + byte, 1);
+                                    self.live.add(addr + byte, 1, WHO);
                                 }
                             }
-                            false => self.live.add(addr, len),
+                            false => self.live.add(addr, len, WHO),
                         }
                     }
                 }
@@ -431,7 +397,7 @@ impl Met {
 }
 
 /// The ranges of memory behind a site: one, or where the engine told them, all of that direction.
-fn accesses(executed: &Executed, site: &Site, write: bool) -> Vec<(u64, u64)> {
+pub(crate) fn accesses(executed: &Executed, site: &Site, write: bool) -> Vec<(u64, u64)> {
     let Site::Memory(number) = site else {
         return Vec::new();
     };
@@ -468,70 +434,62 @@ fn named(cells: &Cells) -> Vec<Source> {
     sources
 }
 
-impl Visitor for Search<'_> {
-    fn concerns(&mut self, trace: &Trace, end: &End, slots: &[u8], runs: (u64, Bases)) -> bool {
-        self.instructions += u64::from(end.count);
-        let live = self.live.cells(runs.0);
-        let known = self.known(&trace.tables, end.block);
-        if known.defines.meets(&live) {
-            return true;
+impl Search<'_> {
+    fn looked_at(&mut self, executed: &Executed<'_>, flows: &Flows) -> Go {
+        let live = self.live.cells(executed.thread);
+        match flows.defines.meets(&live) || flows.writes != 0 {
+            true => self.defined(executed, flows),
+            false => Go::On,
         }
-        let writes = std::mem::take(&mut self.known.get_mut(&end.block).expect("just made").writes);
-        let Some(block) = trace.tables.blocks.get(end.block as usize) else {
-            return true;
-        };
-        let met = writes.iter().any(|&(n, which)| {
-            if n >= end.count {
-                return false;
-            }
-            let Some(traced) = block.instructions.get(n as usize) else {
-                return true;
+    }
+}
+
+impl Visitor for Search<'_> {
+    fn run(&mut self, run: &Run<'_>) -> Result<Go> {
+        self.instructions += run.len() as u64;
+        if !self.blocks.concerns(run, &mut self.live) {
+            return Ok(Go::On);
+        }
+        let mut accesses = std::mem::take(&mut self.accesses);
+        let known = self.blocks.known(run).clone();
+        let mut go = Go::On;
+        for n in (0..run.len()).rev() {
+            let flows = &known.flows[n];
+            let told = run.accesses(n, &mut accesses)?;
+            let executed = Executed {
+                thread: run.thread,
+                ins: run.instruction(n),
+                accesses: &accesses,
+                told,
+                place: run.place(n),
             };
-            let accesses = block.accesses(traced, slots, runs.1).enumerate();
-            let mut written = accesses.filter(|(n, _)| which & 1 << n != 0);
-            written.any(|(_, access)| match access {
-                Some(access) => self.live.has(access.addr, access.len),
-                None => true,
-            })
-        });
-        self.known.get_mut(&end.block).expect("just made").writes = writes;
-        met
+            go = self.looked_at(&executed, flows);
+            if go == Go::Stop {
+                break;
+            }
+        }
+        self.accesses = accesses;
+        Ok(go)
     }
 
-    fn visit(&mut self, item: Item<'_>) -> Go {
-        match item {
-            Item::Instruction(executed) => {
-                let live = self.live.cells(executed.thread);
-                let flows = match executed.of {
-                    Some((block, n)) => {
-                        let known = self.known.get(&block).map(|known| &known.flows);
-                        known.and_then(|flows| flows.get(n as usize)).cloned()
-                    }
-                    None => {
-                        self.instructions += 1;
-                        None
-                    }
-                };
-                let flows = flows.unwrap_or_else(|| self.finder.find(executed.ins));
-                if !flows.defines.meets(&live) && flows.writes == 0 {
-                    return Go::On;
-                }
-                self.defined(&executed, &flows)
-            }
-            Item::Event { number, thread } => {
-                let Some(fact) = self.events.get(number) else {
-                    return Go::On;
-                };
-                let whose = fact.thread.unwrap_or(thread);
-                let by_register = self.live.cells(whose).meets(&fact.cells);
-                let ranges = self.events.memory(fact);
-                let by_memory = ranges.iter().any(|&(addr, len)| self.live.has(addr, len));
-                if !by_register && !by_memory {
-                    return Go::On;
-                }
-                self.ending = Some(Ended::Event { number, thread });
-                Go::Stop
-            }
+    fn step(&mut self, executed: &Executed<'_>) -> Result<Go> {
+        self.instructions += 1;
+        let flows = self.blocks.flows(executed.ins);
+        Ok(self.looked_at(executed, &flows))
+    }
+
+    fn event(&mut self, number: u64, thread: u64, _pc: u64) -> Result<Go> {
+        let Some(fact) = self.events.get(number) else {
+            return Ok(Go::On);
+        };
+        let whose = fact.thread.unwrap_or(thread);
+        let by_register = self.live.cells(whose).meets(&fact.cells);
+        let ranges = self.events.memory(fact);
+        let by_memory = ranges.iter().any(|&(addr, len)| self.live.has(addr, len));
+        if !by_register && !by_memory {
+            return Ok(Go::On);
         }
+        self.ending = Some(Ended::Event { number, thread });
+        Ok(Go::Stop)
     }
 }

@@ -4,7 +4,10 @@
 use clew_symbols::{Modules, Place as Code};
 use clew_timeline::program::Program;
 use clew_timeline::{Position, Registers, Target, Timeline};
-use iced_x86::{Formatter, IntelFormatter, Register};
+use iced_x86::{
+    Formatter, Instruction, InstructionInfo, InstructionInfoFactory, IntelFormatter, Mnemonic,
+    OpAccess, OpKind, Register,
+};
 
 use crate::Result;
 use crate::origin::{Chain, Source, Step};
@@ -43,6 +46,88 @@ pub fn tell(
     }
     timeline.seek(Target::Position(here))?;
     Ok(all)
+}
+
+/// Tells one instruction, as it was executed at a position: what it reads, and what it leaves in its destination.
+pub fn executed(
+    timeline: &mut Timeline,
+    program: &mut Program,
+    position: Position,
+    thread: u32,
+    ins: &Instruction,
+) -> Result<Told> {
+    timeline.seek(Target::Position(position))?;
+    let registers = timeline.registers(thread)?;
+    let address = |n: u32| {
+        let word = |register: Register, _, _| {
+            let all = registers.as_ref()?;
+            match register {
+                Register::FS => all.words.get(FS_BASE).copied(),
+                Register::GS => all.words.get(FS_BASE + 1).copied(),
+                Register::ES | Register::DS | Register::SS | Register::CS => Some(0),
+                register => value(all, register),
+            }
+        };
+        ins.virtual_address(n, 0, word)
+    };
+    let mut factory = InstructionInfoFactory::new();
+    let info = factory.info(ins);
+    let (mut from, mut written) = (Vec::new(), Vec::new());
+    for n in 0..ins.op_count() {
+        let access = info.op_access(n);
+        let reads = !matches!(
+            access,
+            OpAccess::Write | OpAccess::CondWrite | OpAccess::None | OpAccess::NoMemAccess
+        );
+        let writes = !matches!(
+            access,
+            OpAccess::Read | OpAccess::CondRead | OpAccess::None | OpAccess::NoMemAccess
+        );
+        let memory = (ins.op_kind(n) == OpKind::Memory)
+            .then(|| address(n))
+            .flatten()
+            .map(|addr| (addr, ins.memory_size().size() as u64));
+        if let Some((addr, len)) = memory {
+            from.extend(reads.then_some(Source::Memory { addr, len }));
+            written.extend(writes.then_some((addr, len)));
+        } else if ins.op_kind(n) == OpKind::Register && reads {
+            from.push(Source::Register(ins.op_register(n)));
+        }
+    }
+    if ins.mnemonic() == Mnemonic::Lea {
+        let parts = [ins.memory_base(), ins.memory_index()].into_iter();
+        let parts = parts.filter(|part| part.is_gpr());
+        from.extend(parts.map(Source::Register));
+    }
+    let target = (ins.op_count() > 0 && ins.op0_kind() == OpKind::Register)
+        .then(|| ins.op0_register())
+        .filter(|register| register.is_gpr() && written.is_empty());
+    let step = Step {
+        position,
+        thread,
+        ins: *ins,
+        moved: false,
+        written,
+        from,
+    };
+    let mut told = told(timeline, program, &step)?;
+    if let Some(register) = target.filter(|_| info_writes_first(info)) {
+        timeline.seek(Target::Position(position))?;
+        timeline.step(clew_timeline::Direction::Forward, thread)?;
+        let after = timeline.registers(thread)?;
+        let after = after.and_then(|all| value(&all, register));
+        told.wrote = Some((format!("{register:?}").to_lowercase(), after));
+    }
+    Ok(told)
+}
+
+const FS_BASE: usize = 18;
+
+fn info_writes_first(info: &InstructionInfo) -> bool {
+    matches!(
+        info.op0_access(),
+        OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+    )
 }
 
 fn told(timeline: &mut Timeline, program: &mut Program, step: &Step) -> Result<Told> {

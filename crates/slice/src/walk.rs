@@ -1,14 +1,14 @@
-//! Back through a stretch, instruction by instruction. In: a trace, and what the log says of its events. Out: each
-//! executed instruction with its accesses, each event, from the last to the first, and where they are.
+//! Back through a stretch. In: a trace, and what the log says of its events. Out: each run through a block, each event, from
+//! the last to the first; the instructions of a run, with their accesses, for who wants them; and where they are.
 
 use clew_engine::cache::accesses::Access;
-use clew_engine::trace::read::{Backwards, Bases, Entry, touched};
+use clew_engine::trace::read::{Backwards, Bases, Block, Entry, touched};
 use clew_engine::trace::rows::End;
 use clew_timeline::Position;
 use clew_timeline::trace::Trace;
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
+use iced_x86::{Decoder, DecoderOptions, Instruction};
 
-use crate::Error;
+use crate::{Error, Result};
 
 /// A place in a stretch, on the way back: how many instructions before the end of its tick. Where that is becomes
 /// known when the tick's beginning is reached.
@@ -17,6 +17,11 @@ pub struct Place {
     /// Number of the tick's interval, counted backwards.
     pub interval: usize,
     pub before_end: u64,
+}
+
+impl Place {
+    /// Of an instruction that has done a part of its work: no instruction of its own.
+    const PART: u64 = u64::MAX - 1;
 }
 
 /// All intervals of a stretch so far: which they are, and how many instructions they have.
@@ -34,10 +39,14 @@ impl Intervals {
     /// The position before the instruction there; its interval must be complete.
     pub fn position(&self, place: Place) -> Option<Position> {
         let interval = self.0.get(place.interval)?;
+        let steps = match place.before_end {
+            Place::PART => 0,
+            before_end => interval.count.checked_sub(before_end + 1)?,
+        };
         Some(Position {
             event: interval.event,
             ticks: interval.ticks,
-            steps: interval.count.checked_sub(place.before_end + 1)?,
+            steps,
         })
     }
 
@@ -49,18 +58,22 @@ impl Intervals {
         });
     }
 
-    /// One more instruction, before all others of the interval.
-    fn add(&mut self) -> Place {
-        let interval = self.0.len() - 1;
-        let last = &mut self.0[interval];
-        last.count += 1;
-        Place {
-            interval,
-            before_end: last.count - 1,
+    /// So many more instructions, before all others of the interval.
+    fn add(&mut self, count: u64) {
+        if let Some(last) = self.0.last_mut() {
+            last.count += count;
         }
     }
 
-    fn tick(&mut self) -> Result<(), Error> {
+    /// The place that the next instruction gets.
+    fn next(&self) -> Place {
+        Place {
+            interval: self.0.len().saturating_sub(1),
+            before_end: self.0.last().map_or(0, |last| last.count),
+        }
+    }
+
+    fn tick(&mut self) -> Result<()> {
         let last = self.0.last().copied().ok_or(Error::Nonsense)?;
         let ticks = last.ticks.checked_sub(1).ok_or(Error::Nonsense)?;
         self.begin(last.event, ticks);
@@ -68,16 +81,7 @@ impl Intervals {
     }
 }
 
-/// What was executed.
-pub enum Item<'a> {
-    Instruction(Executed<'a>),
-    /// An event was applied; this thread ran when it was due.
-    Event {
-        number: u64,
-        thread: u64,
-    },
-}
-
+/// An instruction that was executed.
 pub struct Executed<'a> {
     pub thread: u64,
     pub ins: &'a Instruction,
@@ -85,11 +89,76 @@ pub struct Executed<'a> {
     pub accesses: &'a [Access],
     pub told: bool,
     pub place: Place,
-    /// Which instruction of which block, if it is one of a block.
-    pub of: Option<(u32, u16)>,
+}
+
+/// A block that was run through.
+pub struct Run<'a> {
+    pub thread: u64,
+    pub bases: Bases,
+    pub end: End,
+    pub block: &'a Block,
+    pub slots: &'a [u8],
+    /// What its only instruction touched.
+    odd: Option<&'a [u8]>,
+    /// Behind its last instruction.
+    behind: Place,
+    /// Instructions after which a tick is over, in order.
+    ticks: &'a [u16],
+}
+
+impl Run<'_> {
+    pub fn len(&self) -> usize {
+        self.end.count as usize
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.end.count == 0
+    }
+
+    pub fn instruction(&self, n: usize) -> &Instruction {
+        &self.block.instructions[n].ins
+    }
+
+    /// Whether the engine has told what it touches, because registers don't.
+    pub fn told(&self) -> bool {
+        self.odd.is_some()
+    }
+
+    /// What an instruction touched; whether that is what the engine told.
+    pub fn accesses(&self, n: usize, into: &mut Vec<Access>) -> Result<bool> {
+        into.clear();
+        let traced = &self.block.instructions[n];
+        match self.odd.filter(|_| traced.odd) {
+            Some(bytes) => {
+                into.extend(touched(bytes));
+                Ok(true)
+            }
+            None => {
+                for access in self.block.accesses(traced, self.slots, self.bases) {
+                    into.push(access.ok_or(Error::Nonsense)?);
+                }
+                Ok(traced.odd)
+            }
+        }
+    }
+
+    pub fn place(&self, n: usize) -> Place {
+        let behind = self.ticks.iter().filter(|at| usize::from(**at) >= n);
+        match behind.clone().next() {
+            None => Place {
+                interval: self.behind.interval,
+                before_end: self.behind.before_end + (self.len() - 1 - n) as u64,
+            },
+            Some(&next) => Place {
+                interval: self.behind.interval + behind.count(),
+                before_end: u64::from(next) - n as u64,
+            },
+        }
+    }
 }
 
 /// Whether to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Go {
     On,
     Stop,
@@ -97,10 +166,14 @@ pub enum Go {
 
 /// Who looks at a stretch.
 pub trait Visitor {
-    /// A block was run through to this end: whether it has to be looked at instruction by instruction.
-    fn concerns(&mut self, trace: &Trace, end: &End, slots: &[u8], runs: (u64, Bases)) -> bool;
+    /// A block was run through.
+    fn run(&mut self, run: &Run<'_>) -> Result<Go>;
 
-    fn visit(&mut self, item: Item<'_>) -> Go;
+    /// An instruction that the engine has executed by itself.
+    fn step(&mut self, executed: &Executed<'_>) -> Result<Go>;
+
+    /// An event was applied; this thread ran when it was due, and stood there.
+    fn event(&mut self, number: u64, thread: u64, pc: u64) -> Result<Go>;
 }
 
 /// Goes through a stretch backwards, as far as the visitor goes, and to the beginning of that tick, so that positions are
@@ -110,77 +183,71 @@ pub fn back(
     intervals: &mut Intervals,
     ticks_of: &dyn Fn(u64) -> u64,
     visitor: &mut dyn Visitor,
-) -> Result<(), Error> {
+) -> Result<()> {
     intervals.begin(trace.end.event, trace.end.ticks);
-    let mut runs = None;
-    let mut odd: Option<&[u8]> = None;
+    let mut runs: Option<(u64, Bases)> = None;
     let mut accesses = Vec::new();
+    let mut ticks = Vec::new();
     let segments = trace.segments.iter().rev();
     let entries = segments.flat_map(|segment| Backwards::new(&trace.tables, segment));
     let mut entries = entries.peekable();
-    let mut last = usize::MAX;
+    // The number of intervals when the visitor had enough.
+    let mut enough = None;
     while let Some(entry) = entries.next() {
-        if intervals.0.len() > last {
+        if enough.is_some_and(|enough| intervals.0.len() > enough) {
             return Ok(());
         }
-        match entry.map_err(|_| Error::Nonsense)? {
-            Entry::Thread { thread, bases } => runs = Some((thread, bases)),
-            Entry::Touched(_) => {}
-            Entry::Event { number, .. } => {
+        let go = match entry.map_err(|_| Error::Nonsense)? {
+            Entry::Thread { thread, bases } => {
+                runs = Some((thread, bases));
+                Go::On
+            }
+            Entry::Touched(_) => Go::On,
+            Entry::Event { number, pc } => {
                 intervals.begin(number, ticks_of(number));
                 // Who ran is told before it, so it comes next.
                 let Some(Ok(Entry::Thread { thread, .. })) = entries.peek() else {
                     return Err(Error::Nonsense);
                 };
-                let item = Item::Event {
-                    number,
-                    thread: *thread,
-                };
-                if last == usize::MAX && matches!(visitor.visit(item), Go::Stop) {
-                    return Ok(());
+                match enough {
+                    None => visitor.event(number, *thread, pc)?,
+                    Some(_) => Go::On,
                 }
             }
             Entry::Run { end, slots } => {
-                let runs = runs.ok_or(Error::Nonsense)?;
-                if let Some(Ok(Entry::Touched(bytes))) = entries.peek() {
-                    odd = Some(bytes);
-                }
+                let (thread, bases) = runs.ok_or(Error::Nonsense)?;
+                let odd = match entries.peek() {
+                    Some(Ok(Entry::Touched(bytes))) => Some(*bytes),
+                    _ => None,
+                };
                 let block = trace.tables.blocks.get(end.block as usize);
-                let done = block.and_then(|block| block.instructions.get(..end.count as usize));
-                let (block, done) = block.zip(done).ok_or(Error::Nonsense)?;
-                let over = last != usize::MAX;
-                let looks = !over && (visitor.concerns(trace, &end, slots, runs) || odd.is_some());
-                for (n, traced) in done.iter().enumerate().rev() {
-                    let is_last = n + 1 == done.len();
-                    let followed = !is_last && traced.ins.flow_control() == FlowControl::Return;
-                    if is_last && end.ticks != 0 || followed {
-                        intervals.tick()?;
-                    }
-                    let place = intervals.add();
-                    if !looks || last != usize::MAX {
-                        continue;
-                    }
-                    accesses.clear();
-                    match odd.take().filter(|_| traced.odd) {
-                        Some(bytes) => accesses.extend(touched(bytes)),
-                        None => {
-                            for access in block.accesses(traced, slots, runs.1) {
-                                accesses.push(access.ok_or(Error::Nonsense)?);
-                            }
-                        }
-                    }
-                    let item = Item::Instruction(Executed {
-                        thread: runs.0,
-                        ins: &traced.ins,
-                        accesses: &accesses,
-                        told: traced.odd,
-                        place,
-                        of: Some((end.block, n as u16)),
-                    });
-                    if matches!(visitor.visit(item), Go::Stop) {
-                        last = intervals.0.len();
-                    }
+                let block = block.ok_or(Error::Nonsense)?;
+                if block.instructions.len() < end.count as usize {
+                    return Err(Error::Nonsense);
                 }
+                ticks_in(block, &end, &mut ticks);
+                let run = Run {
+                    thread,
+                    bases,
+                    end,
+                    block,
+                    slots,
+                    odd,
+                    behind: intervals.next(),
+                    ticks: &ticks,
+                };
+                let go = match enough {
+                    None if end.count > 0 => visitor.run(&run)?,
+                    _ => Go::On,
+                };
+                let mut done = end.count;
+                for at in ticks.iter().rev() {
+                    intervals.add(u64::from(done - (at + 1)));
+                    intervals.tick()?;
+                    done = at + 1;
+                }
+                intervals.add(u64::from(done));
+                go
             }
             Entry::Step {
                 pc,
@@ -193,30 +260,44 @@ pub fn back(
                 if ticked {
                     intervals.tick()?;
                 }
-                // A part of an instruction is no instruction of its own, but what it has written it has.
-                let place = match whole {
-                    true => intervals.add(),
-                    false => Place {
-                        interval: intervals.0.len() - 1,
-                        before_end: u64::MAX - 1,
-                    },
-                };
+                let mut place = intervals.next();
+                match whole {
+                    true => intervals.add(1),
+                    // It is no instruction of its own, but what it has written it has.
+                    false => place.before_end = Place::PART,
+                }
                 let ins = Decoder::with_ip(64, &code[..15], pc, DecoderOptions::NONE).decode();
                 accesses.clear();
                 accesses.extend(touched(bytes));
-                let item = Item::Instruction(Executed {
+                let executed = Executed {
                     thread,
                     ins: &ins,
                     accesses: &accesses,
                     told: true,
                     place,
-                    of: None,
-                });
-                if last == usize::MAX && matches!(visitor.visit(item), Go::Stop) {
-                    last = intervals.0.len();
+                };
+                match enough {
+                    None => visitor.step(&executed)?,
+                    Some(_) => Go::On,
                 }
             }
+        };
+        if go == Go::Stop {
+            enough = Some(intervals.0.len());
         }
     }
     Ok(())
+}
+
+/// After which instructions of a run a tick is over: its last, and returns that were followed.
+fn ticks_in(block: &Block, end: &End, ticks: &mut Vec<u16>) {
+    ticks.clear();
+    for &at in &block.returns {
+        if at + 1 < end.count {
+            ticks.push(at);
+        }
+    }
+    if end.ticks != 0 && end.count > 0 {
+        ticks.push(end.count - 1);
+    }
 }

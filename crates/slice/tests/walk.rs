@@ -5,12 +5,10 @@ mod common;
 
 use std::path::Path;
 
-use clew_engine::trace::read::Bases;
-use clew_engine::trace::rows::End;
 use clew_recording::reader::Recording;
+use clew_slice::Result;
 use clew_slice::events::Events;
-use clew_slice::walk::{Go, Intervals, Item, Place, Visitor, back};
-use clew_timeline::trace::Trace;
+use clew_slice::walk::{Executed, Go, Intervals, Place, Run, Visitor, back};
 use clew_timeline::{Direction, Position, Reason, Target};
 use common::{Random, open, record_program};
 
@@ -41,15 +39,20 @@ fn main() {
 struct All(Vec<(u64, Place)>);
 
 impl Visitor for All {
-    fn concerns(&mut self, _: &Trace, _: &End, _: &[u8], _: (u64, Bases)) -> bool {
-        true
+    fn run(&mut self, run: &Run<'_>) -> Result<Go> {
+        for n in (0..run.len()).rev() {
+            self.0.push((run.instruction(n).ip(), run.place(n)));
+        }
+        Ok(Go::On)
     }
 
-    fn visit(&mut self, item: Item<'_>) -> Go {
-        if let Item::Instruction(executed) = item {
-            self.0.push((executed.ins.ip(), executed.place));
-        }
-        Go::On
+    fn step(&mut self, executed: &Executed<'_>) -> Result<Go> {
+        self.0.push((executed.ins.ip(), executed.place));
+        Ok(Go::On)
+    }
+
+    fn event(&mut self, _: u64, _: u64, _: u64) -> Result<Go> {
+        Ok(Go::On)
     }
 }
 

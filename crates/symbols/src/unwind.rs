@@ -24,6 +24,14 @@ pub struct RawFrame {
     pub guessed: bool,
 }
 
+/// A register of the caller's that a function has saved, at `base + displacement`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Saved {
+    pub register: gimli::Register,
+    pub base: gimli::Register,
+    pub displacement: i64,
+}
+
 /// What is known of the caller of a frame.
 pub(crate) struct Caller {
     /// The frame's own CFA, if known, even where the caller isn't.

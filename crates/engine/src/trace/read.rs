@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use iced_x86::{Decoder, DecoderOptions, Instruction};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 
 use super::Special;
 use super::plan::{DOWNWARDS, Operand, Plan, is_odd, word};
@@ -29,6 +29,8 @@ pub struct Block {
     pub instructions: Vec<Traced>,
     pub operands: Vec<Operand>,
     pub code: Vec<u8>,
+    /// Which of its instructions are returns: behind those that are followed, a tick is over.
+    pub returns: Vec<u16>,
 }
 
 /// All blocks and ends of a worker.
@@ -77,6 +79,9 @@ fn block(finder: &mut Finder, pieces: Vec<(u64, Vec<u8>)>) -> Block {
             let touches = finder.all();
             plan.before(touches, |operand| block.operands.push(operand));
             plan.after(&ins, touches, finder.written());
+            if ins.flow_control() == FlowControl::Return {
+                block.returns.push(block.instructions.len() as u16);
+            }
             block.instructions.push(Traced {
                 ins,
                 operands: first..block.operands.len() as u32,

@@ -2,12 +2,13 @@
 //! in, the caller's registers out.
 
 use super::cfi::Found;
-use super::{Caller, Memory, word};
+use super::{Caller, Memory, Saved, word};
 use crate::{Reader, Registers, StackEnd};
 use gimli::{
     BaseAddresses, CallFrameInstruction, CfaRule, EvaluationResult, FrameDescriptionEntry,
     Location, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection, Value,
 };
+use std::ops::Range;
 
 /// Expressions in unwind information are a few operations long.
 const MAX_OPERATIONS: u32 = 10_000;
@@ -32,6 +33,43 @@ impl Found<'_> {
             Found::Eh(section, bases, entry) => rule(*section, bases, entry, address),
             Found::Debug(section, bases, entry) => rule(*section, bases, entry, address),
         }
+    }
+
+    /// The code that this is about.
+    pub fn extent(&self) -> Range<u64> {
+        let (Found::Eh(_, _, entry) | Found::Debug(_, _, entry)) = self;
+        entry.initial_address()..entry.end_address()
+    }
+
+    /// Registers that are in memory at the module's `address`.
+    pub fn saved(&self, address: u64) -> Vec<Saved> {
+        fn all<S: UnwindSection<Reader>>(
+            section: &S,
+            bases: &BaseAddresses,
+            entry: &FrameDescriptionEntry<Reader>,
+            address: u64,
+        ) -> Option<Vec<Saved>> {
+            let mut context = UnwindContext::new();
+            let row = entry.unwind_info_for_address(section, bases, &mut context, address);
+            let row = row.ok()?;
+            let CfaRule::RegisterAndOffset { register, offset } = row.cfa() else {
+                return None;
+            };
+            let saved = row.registers().filter_map(|(which, rule)| match rule {
+                RegisterRule::Offset(from_cfa) => Some(Saved {
+                    register: *which,
+                    base: *register,
+                    displacement: offset.checked_add(*from_cfa)?,
+                }),
+                _ => None,
+            });
+            Some(saved.collect())
+        }
+        let found = match self {
+            Found::Eh(section, bases, entry) => all(*section, bases, entry, address),
+            Found::Debug(section, bases, entry) => all(*section, bases, entry, address),
+        };
+        found.unwrap_or_default()
     }
 
     /// The caller of a frame at the module's `address`.

@@ -168,6 +168,13 @@ pub fn record_with(guest: &str, options: &[&str], arguments: &[&str]) -> PathBuf
 
 /// Records a program, with options of `clew record`; its recording.
 pub fn record_program(options: &[&str], program: &[&str]) -> PathBuf {
+    let (recording, status) = record_any(options, program);
+    assert!(status.success(), "{status}");
+    recording
+}
+
+/// The same of a program that may fail, and how it ended.
+pub fn record_any(options: &[&str], program: &[&str]) -> (PathBuf, std::process::ExitStatus) {
     let folder = scratch();
     let name = Path::new(program[0]).file_name().unwrap();
     let recording = folder.join(name).with_extension("rec");
@@ -182,8 +189,7 @@ pub fn record_program(options: &[&str], program: &[&str]) -> PathBuf {
         .stdout(std::process::Stdio::null())
         .status()
         .unwrap();
-    assert!(recorded.success(), "{recorded}");
-    recording
+    (recording, recorded)
 }
 
 /// Workers are the command under test.

@@ -1,0 +1,770 @@
+//! The slice of a value: all that it was made of, and what decided that it was made so. In: values at a place. Out: the
+//! instructions that computed them and what those used, transitively, newest first; where values came in.
+//!
+//! Values that are only moved are followed, and their moves are no members unless one asks. A register that a function
+//! saves and gives back depends on nothing of that function.
+
+use clew_engine::cache::accesses::Access;
+use clew_recording::reader::StreamReader;
+use clew_symbols::{Modules, gimli};
+use clew_timeline::trace::Trace;
+use clew_timeline::{Position, Timeline};
+use iced_x86::{Instruction, Mnemonic, OpKind, Register};
+use rustc_hash::FxHashMap;
+
+use crate::cells::Cells;
+use crate::code::Code;
+use crate::events::{Events, Kind};
+use crate::flows::{Flow, Flows, Site};
+use crate::frames::{Frames, Threads};
+use crate::known::{Blocks, Turn, turn};
+use crate::live::{Live, Who};
+use crate::origin::{Value, accesses};
+use crate::walk::{Executed, Go, Intervals, Place, Run, Visitor, back};
+use crate::{Error, Result};
+
+/// What is asked.
+#[derive(Clone, Debug, Default)]
+pub struct Question {
+    pub values: Vec<Value>,
+    /// And why the thread that runs came here at all.
+    pub here: bool,
+}
+
+/// What counts as a dependence.
+#[derive(Clone, Copy, Debug)]
+pub struct Kinds {
+    /// Branches and calls that decided.
+    pub control: bool,
+    /// What addresses were made of.
+    pub addresses: bool,
+    /// Moves are members, too.
+    pub moves: bool,
+    /// Registers that are saved and given back are told from values that are moved.
+    pub pairs: bool,
+}
+
+impl Default for Kinds {
+    fn default() -> Kinds {
+        Kinds {
+            control: true,
+            addresses: false,
+            moves: false,
+            pairs: true,
+        }
+    }
+}
+
+/// How far one looks.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Not before this.
+    pub from: Option<Position>,
+    /// So many members are kept; all are counted.
+    pub members: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Bounds {
+        Bounds {
+            from: None,
+            members: 4_000_000,
+        }
+    }
+}
+
+/// Why something is in a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// A value was computed from it.
+    Value,
+    /// It decided that something was executed.
+    Control,
+    /// It called what was.
+    Call,
+    /// It moved a value.
+    Move,
+}
+
+/// An instruction, as it was executed once.
+#[derive(Clone, Copy, Debug)]
+pub struct Member {
+    /// Before it.
+    pub position: Position,
+    pub thread: u32,
+    pub pc: u64,
+    pub why: Why,
+    /// Which member it is wanted by; none if by the question itself.
+    pub by: Option<u32>,
+}
+
+/// An instruction of the program, with how often it is a member.
+#[derive(Clone, Copy, Debug)]
+pub struct Repeated {
+    pub ins: Instruction,
+    pub count: u64,
+    pub why: Why,
+}
+
+/// Where a value came in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    /// The event, and where it was due.
+    pub position: Position,
+    pub thread: u32,
+    pub kind: Kind,
+    /// How many bytes of memory, or registers, counted, and where memory begins.
+    pub bytes: u64,
+    pub addr: Option<u64>,
+    pub by: Option<u32>,
+}
+
+/// Something that nobody wrote as far as one looked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rest {
+    pub addr: u64,
+    pub len: u64,
+    pub by: Option<u32>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Slice {
+    /// Newest first; not all of them if there are very many.
+    pub members: Vec<Member>,
+    /// All instructions with members, by address.
+    pub code: FxHashMap<u64, Repeated>,
+    pub inputs: Vec<Input>,
+    /// Memory that was there from the beginning, or where one stopped looking.
+    pub rest: Vec<Rest>,
+    /// Registers that were, by thread: a bit for each byte of the sixteen general ones.
+    pub registers: Vec<(u32, u128)>,
+    /// How many members there are.
+    pub count: u64,
+    /// Instructions that were looked through, and moves of values.
+    pub instructions: u64,
+    pub moves: u64,
+    /// Saved registers that were passed by.
+    pub pairs: u64,
+    /// It goes back to the beginning, or as far as was asked; else somebody stopped it, or the recording ends.
+    pub complete: bool,
+}
+
+/// The first stretch is so much work, each further one some times as much, up to a limit that keeps its trace small.
+const FIRST: u64 = 20_000;
+const GROWTH: u64 = 4;
+const LONGEST: u64 = 4_000_000;
+/// Ranges of memory that are told of the rest.
+const MOST_REST: usize = 10_000;
+
+/// The slice of values where the timeline stands. It stays there. `modules`: what is mapped.
+pub fn slice(
+    timeline: &mut Timeline,
+    log: StreamReader,
+    modules: Modules,
+    question: &Question,
+    kinds: Kinds,
+    bounds: Bounds,
+) -> Result<Slice> {
+    let events = Events::read(log)?;
+    let mut search = Search::new(&events, modules, kinds, bounds);
+    search.ask(question, &timeline.at());
+    let mut to = timeline.at();
+    let mut end = timeline.position()?;
+    let mut work = FIRST;
+    loop {
+        if search.is_done() {
+            return Ok(search.finish(true));
+        }
+        let traced = timeline.trace_back(&to, work).and_then(|trace| {
+            match (trace, bounds.from) {
+                // No farther than one looks.
+                (Some(trace), Some(from)) if start_of(&trace) < from => {
+                    timeline.trace(from, end).map(|trace| (Some(trace), true))
+                }
+                (trace, _) => Ok((trace, false)),
+            }
+        });
+        let (trace, far) = match traced {
+            Ok((Some(trace), far)) => (trace, far),
+            Ok((None, _)) => return Ok(search.finish(true)),
+            // What was found until then is worth something.
+            Err(clew_timeline::Error::Interrupted) => return Ok(search.finish(false)),
+            Err(error) => return Err(error.into()),
+        };
+        search.blocks.forget();
+        let mut intervals = Intervals::default();
+        let ticks_of = |number| events.ticks(number);
+        back(&trace, &mut intervals, &ticks_of, &mut search)?;
+        search.place_all(&intervals)?;
+        if far || !trace.complete {
+            return Ok(search.finish(trace.complete));
+        }
+        end = start_of(&trace);
+        to = trace.start;
+        work = (work * GROWTH).min(LONGEST);
+    }
+}
+
+/// Stretches begin at ticks.
+fn start_of(trace: &Trace) -> Position {
+    Position {
+        event: trace.start.event,
+        ticks: trace.start.ticks,
+        steps: 0,
+    }
+}
+
+struct Search<'a> {
+    kinds: Kinds,
+    bounds: Bounds,
+    live: Live,
+    events: &'a Events,
+    blocks: Blocks,
+    code: Code,
+    threads: Threads,
+    /// Members with their places in the stretch that is looked at.
+    found: Vec<(Place, Member)>,
+    members: Vec<Member>,
+    repeated: FxHashMap<u64, Repeated>,
+    inputs: Vec<Input>,
+    count: u64,
+    instructions: u64,
+    moves: u64,
+    pairs: u64,
+    /// Instructions that save registers or give them back.
+    plumbing: FxHashMap<u64, bool>,
+    /// Room for a run's accesses, and for the bytes that an instruction defines.
+    accesses: Vec<Access>,
+    met: Vec<Met>,
+    offsets: Vec<u64>,
+}
+
+/// The question itself wants something; members are numbered from one.
+const ASKED: Who = 0;
+
+/// A destination with bytes that counted.
+struct Met {
+    flow: usize,
+    who: Who,
+    /// Of a register.
+    bytes: u32,
+    /// Of memory: which of the offsets.
+    offsets: std::ops::Range<usize>,
+}
+
+fn member(who: Who) -> Option<u32> {
+    who.checked_sub(1)
+}
+
+impl<'a> Search<'a> {
+    fn new(events: &'a Events, modules: Modules, kinds: Kinds, bounds: Bounds) -> Search<'a> {
+        Search {
+            kinds,
+            bounds,
+            live: Live::default(),
+            events,
+            blocks: Blocks::default(),
+            code: Code::new(modules),
+            threads: Threads::default(),
+            found: Vec::new(),
+            members: Vec::new(),
+            repeated: FxHashMap::default(),
+            inputs: Vec::new(),
+            count: 0,
+            instructions: 0,
+            moves: 0,
+            pairs: 0,
+            plumbing: FxHashMap::default(),
+            accesses: Vec::new(),
+            met: Vec::new(),
+            offsets: Vec::new(),
+        }
+    }
+
+    fn ask(&mut self, question: &Question, at: &clew_timeline::At) {
+        for value in &question.values {
+            match value {
+                Value::Register {
+                    thread,
+                    register,
+                    bytes,
+                } => {
+                    let mask = (1u64 << bytes.end) - (1 << bytes.start);
+                    let cells = Cells::some_of(*register, mask as u32);
+                    self.live.add_cells(u64::from(*thread), &cells, ASKED);
+                }
+                Value::Memory { addr, len } => self.live.add(*addr, *len, ASKED),
+            }
+        }
+        if question.here && self.kinds.control {
+            let frames = self.threads.entry(u64::from(at.thread)).or_default();
+            frames.open(&mut self.code, at.pc, ASKED);
+            frames.set_next(Some(at.pc));
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.live.is_empty() && !self.threads.values().any(Frames::is_wanted)
+    }
+
+    fn finish(self, complete: bool) -> Slice {
+        let rest = self.live.memory(MOST_REST).into_iter();
+        let registers = self
+            .live
+            .threads()
+            .map(|(thread, cells)| (thread as u32, cells.of_general()));
+        let registers = registers.collect();
+        Slice {
+            members: self.members,
+            code: self.repeated,
+            inputs: self.inputs,
+            rest: rest
+                .map(|(addr, len, who)| Rest {
+                    addr,
+                    len,
+                    by: member(who),
+                })
+                .collect(),
+            registers,
+            count: self.count,
+            instructions: self.instructions,
+            moves: self.moves,
+            pairs: self.pairs,
+            complete,
+        }
+    }
+
+    /// Gives the members of a stretch their positions.
+    fn place_all(&mut self, intervals: &Intervals) -> Result<()> {
+        for (place, mut member) in self.found.drain(..) {
+            member.position = intervals.position(place).ok_or(Error::Nonsense)?;
+            self.members.push(member);
+        }
+        Ok(())
+    }
+
+    /// A new member; its number for those that it wants.
+    fn include(&mut self, executed: &Executed<'_>, why: Why, by: Who) -> Who {
+        self.count += 1;
+        let repeated = self.repeated.entry(executed.ins.ip()).or_insert(Repeated {
+            ins: *executed.ins,
+            count: 0,
+            why,
+        });
+        repeated.count += 1;
+        let number = self.members.len() + self.found.len();
+        if number >= self.bounds.members {
+            return by;
+        }
+        let new = Member {
+            position: Position::after(0),
+            thread: executed.thread as u32,
+            pc: executed.ins.ip(),
+            why,
+            by: member(by),
+        };
+        self.found.push((executed.place, new));
+        number as Who + 1
+    }
+
+    /// From here on these values are looked for.
+    fn want(&mut self, executed: &Executed<'_>, sites: &[Site], who: Who) {
+        for site in sites {
+            match site {
+                Site::Register(register) => {
+                    let cells = Cells::of(*register);
+                    self.live.add_cells(executed.thread, &cells, who);
+                }
+                Site::Cells(cells) => {
+                    self.live.add_cells(executed.thread, cells, who);
+                }
+                Site::Memory(_) => {
+                    for (addr, len) in accesses(executed, site, false) {
+                        self.live.add(addr, len, who);
+                    }
+                }
+            }
+        }
+    }
+
+    /// An instruction was executed: takes out what it defines of what counts, and wants what that was made of.
+    fn defined(&mut self, executed: &Executed<'_>, flows: &Flows) {
+        self.met.clear();
+        self.offsets.clear();
+        for (flow, to) in flows.flows.iter().map(|flow| &flow.to).enumerate() {
+            if let Some(met) = self.take(executed, flow, to) {
+                self.met.push(met);
+            }
+        }
+        if self.met.is_empty() {
+            return;
+        }
+        let all = std::mem::take(&mut self.met);
+        let mut computed: Option<Who> = None;
+        for met in &all {
+            let flow = &flows.flows[met.flow];
+            if flow.maybe {
+                self.put_back(executed, met, &flow.to);
+            }
+            let who = match flow.moved {
+                true => self.moved(executed, met.who),
+                false => match computed {
+                    Some(who) => who,
+                    None => {
+                        let who = self.include(executed, Why::Value, met.who);
+                        computed = Some(who);
+                        self.decided(executed, who);
+                        who
+                    }
+                },
+            };
+            match flow.moved {
+                true => self.follow(executed, flow, met, who),
+                false => self.want(executed, &flow.from, who),
+            }
+            if self.kinds.addresses {
+                let cells = flows.addresses;
+                self.live.add_cells(executed.thread, &cells, who);
+            }
+        }
+        self.met = all;
+    }
+
+    /// A value was moved: who wants it before.
+    fn moved(&mut self, executed: &Executed<'_>, who: Who) -> Who {
+        self.moves += 1;
+        if self.kinds.pairs && self.is_plumbing(executed.ins) {
+            self.pairs += 1;
+            return who;
+        }
+        let who = match self.kinds.moves {
+            true => self.include(executed, Why::Move, who),
+            false => who,
+        };
+        self.decided(executed, who);
+        who
+    }
+
+    /// What decided that this was executed counts, too.
+    fn decided(&mut self, executed: &Executed<'_>, who: Who) {
+        self.decided_at(executed.thread, executed.ins.ip(), who);
+    }
+
+    fn decided_at(&mut self, thread: u64, pc: u64, who: Who) {
+        if !self.kinds.control {
+            return;
+        }
+        let frames = self.threads.entry(thread).or_default();
+        match self.code.only_moves(pc) {
+            true => frames.called(who),
+            false => frames.open(&mut self.code, pc, who),
+        }
+    }
+
+    fn take(&mut self, executed: &Executed<'_>, flow: usize, to: &Site) -> Option<Met> {
+        let at = self.offsets.len();
+        let (who, bytes) = match to {
+            Site::Register(register) => {
+                let (met, who) = self.live.take_cells(executed.thread, &Cells::of(*register));
+                let bytes = met.bytes_of(*register);
+                (bytes != 0).then_some((who, bytes))?
+            }
+            Site::Cells(cells) => {
+                let (met, who) = self.live.take_cells(executed.thread, cells);
+                (!met.is_empty()).then_some((who, 0))?
+            }
+            Site::Memory(_) => {
+                let mut who = None;
+                for (addr, len) in accesses(executed, to, true) {
+                    who = self.live.take(addr, len, &mut self.offsets).or(who);
+                }
+                (who?, 0)
+            }
+        };
+        Some(Met {
+            flow,
+            who,
+            bytes,
+            offsets: at..self.offsets.len(),
+        })
+    }
+
+    /// The destination may have kept its value: it is still looked for.
+    fn put_back(&mut self, executed: &Executed<'_>, met: &Met, to: &Site) {
+        match to {
+            Site::Register(register) => {
+                let cells = Cells::some_of(*register, met.bytes);
+                self.live.add_cells(executed.thread, &cells, met.who);
+            }
+            Site::Cells(cells) => self.live.add_cells(executed.thread, cells, met.who),
+            Site::Memory(_) => {
+                for (addr, _) in accesses(executed, to, true) {
+                    for offset in &self.offsets[met.offsets.clone()] {
+                        self.live.add(addr.wrapping_add(*offset), 1, met.who);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A value was moved byte by byte: from here on its bytes are looked for where they were.
+    fn follow(&mut self, executed: &Executed<'_>, flow: &Flow, met: &Met, who: Who) {
+        let of_memory = &self.offsets[met.offsets.clone()];
+        let mask = of_memory.iter().filter(|offset| **offset < 32);
+        let mask = mask.fold(met.bytes, |all, offset| all | 1 << offset);
+        for from in &flow.from {
+            match from {
+                Site::Register(register) => {
+                    let cells = Cells::some_of(*register, mask);
+                    self.live.add_cells(executed.thread, &cells, who);
+                }
+                Site::Cells(cells) => self.live.add_cells(executed.thread, cells, who),
+                Site::Memory(_) => {
+                    for (addr, len) in accesses(executed, from, false) {
+                        if of_memory.is_empty() {
+                            let bytes = (0..32u64.min(len)).filter(|n| mask & 1 << n != 0);
+                            for byte in bytes {
+                                self.live.add(addr + byte, 1, who);
+                            }
+                        } else {
+                            for byte in of_memory.iter().filter(|byte| **byte < len) {
+                                self.live.add(addr + byte, 1, who);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether an instruction saves a register for its caller, or gives it back, by what unwind information says.
+    fn is_plumbing(&mut self, ins: &Instruction) -> bool {
+        let modules = self.code.modules();
+        *self
+            .plumbing
+            .entry(ins.ip())
+            .or_insert_with(|| plumbing(modules, ins).unwrap_or(false))
+    }
+
+    /// Control went elsewhere: whether that is what something depends on.
+    fn turned(&mut self, executed: &Executed<'_>, flows: &Flows, turn: Turn) {
+        let pc = executed.ins.ip();
+        let frames = self.threads.entry(executed.thread).or_default();
+        let code = &mut self.code;
+        let slot = |write: bool| {
+            let mut all = executed.accesses.iter();
+            let found = all.rfind(|access| if write { access.write } else { access.read });
+            found.map(|access| access.addr)
+        };
+        let (who, why) = match turn {
+            Turn::Decides => (frames.branch(code, pc, false), Why::Control),
+            Turn::JumpsIndirectly => (frames.branch(code, pc, true), Why::Control),
+            Turn::Jumps => {
+                let target = executed.ins.near_branch_target();
+                (frames.jump(code, pc, target), Why::Call)
+            }
+            Turn::Calls | Turn::CallsIndirectly => match slot(true) {
+                Some(slot) => (frames.call(code, slot), Why::Call),
+                None => (None, Why::Call),
+            },
+            Turn::Returns => {
+                if let Some(slot) = slot(false) {
+                    frames.returned(slot);
+                }
+                (None, Why::Control)
+            }
+        };
+        let Some(who) = who else {
+            return;
+        };
+        let who = self.include(executed, why, who);
+        // A direct call or jump decides nothing; where the others lead follows from values.
+        if turn != Turn::Jumps && turn != Turn::Calls {
+            self.want(executed, &flows.reads, who);
+        }
+        self.decided(executed, who);
+    }
+
+    fn looked_at(&mut self, executed: &Executed<'_>, flows: &Flows, turn: Option<Turn>) {
+        if let Some(turn) = turn.filter(|_| self.kinds.control) {
+            self.turned(executed, flows, turn);
+        }
+        let live = self.live.cells(executed.thread);
+        if flows.writes != 0 || flows.defines.meets(&live) {
+            self.defined(executed, flows);
+        }
+    }
+
+    /// Whether a run has to be looked at for its branches, calls and returns.
+    fn has_turns(&self, run: &Run<'_>, known: &crate::known::Known) -> bool {
+        if !self.kinds.control || known.turns.is_empty() {
+            return false;
+        }
+        let frames = self.threads.get(&run.thread);
+        let open = frames.is_some_and(Frames::is_open);
+        known.turns.iter().any(|(n, turn)| {
+            let decides = matches!(turn, Turn::Decides | Turn::Jumps);
+            *n < run.end.count && (open || !decides)
+        })
+    }
+}
+
+impl Visitor for Search<'_> {
+    fn run(&mut self, run: &Run<'_>) -> Result<Go> {
+        self.instructions += run.len() as u64;
+        let known = self.blocks.known(run).clone();
+        if self.blocks.concerns(run, &mut self.live) || self.has_turns(run, &known) {
+            let mut accesses = std::mem::take(&mut self.accesses);
+            let behind = |(at, _): &&(u16, Turn)| *at >= run.end.count;
+            let mut turns = known.turns.iter().rev().skip_while(behind).peekable();
+            for n in (0..run.len()).rev() {
+                let turn = turns.next_if(|(at, _)| usize::from(*at) == n);
+                let turn = turn.map(|(_, turn)| *turn);
+                if turn.is_some() && n + 1 < run.len() {
+                    self.goes_on(run.thread, run.instruction(n + 1).ip());
+                }
+                let told = run.accesses(n, &mut accesses)?;
+                let executed = Executed {
+                    thread: run.thread,
+                    ins: run.instruction(n),
+                    accesses: &accesses,
+                    told,
+                    place: run.place(n),
+                };
+                self.looked_at(&executed, &known.flows[n], turn);
+            }
+            self.accesses = accesses;
+        }
+        if self.kinds.control {
+            self.goes_on(run.thread, run.instruction(0).ip());
+        }
+        Ok(Go::On)
+    }
+
+    fn step(&mut self, executed: &Executed<'_>) -> Result<Go> {
+        self.instructions += 1;
+        let flows = self.blocks.flows(executed.ins);
+        self.looked_at(executed, &flows, turn(executed.ins));
+        if self.kinds.control {
+            self.goes_on(executed.thread, executed.ins.ip());
+        }
+        Ok(Go::On)
+    }
+
+    fn event(&mut self, number: u64, thread: u64, pc: u64) -> Result<Go> {
+        let Some(fact) = self.events.get(number) else {
+            return Ok(Go::On);
+        };
+        if self.kinds.control {
+            let frames = self.threads.entry(thread).or_default();
+            match &fact.kind {
+                Kind::Signal { .. } => frames.interrupted(&mut self.code),
+                Kind::Call(call) if call.nr == RT_SIGRETURN => frames.handled(),
+                _ => {}
+            }
+        }
+        let whose = fact.thread.unwrap_or(thread);
+        let (mut bytes, mut addr) = (0, None);
+        let (cells, by_cells) = self.live.take_cells(whose, &fact.cells);
+        let mut who = (!cells.is_empty()).then_some(by_cells);
+        let mut offsets = std::mem::take(&mut self.offsets);
+        for &(start, len) in self.events.memory(fact) {
+            offsets.clear();
+            if let Some(by) = self.live.take(start, len, &mut offsets) {
+                who = Some(by);
+                bytes += offsets.len() as u64;
+                addr = addr.or(offsets.first().map(|offset| start + offset));
+            }
+        }
+        self.offsets = offsets;
+        if fact.kind == Kind::NewThread {
+            // All else it has from its maker.
+            let (cells, by) = self.live.take_cells(whose, &Cells::all());
+            self.live.add_cells(thread, &cells, by);
+        }
+        let Some(who) = who else {
+            return Ok(Go::On);
+        };
+        self.inputs.push(Input {
+            position: Position {
+                event: number,
+                ticks: fact.ticks,
+                steps: 0,
+            },
+            thread: thread as u32,
+            kind: fact.kind.clone(),
+            bytes,
+            addr,
+            by: member(who),
+        });
+        if matches!(fact.kind, Kind::Call(_) | Kind::Instruction) {
+            self.decided_at(thread, pc, who);
+        }
+        Ok(Go::On)
+    }
+}
+
+const RT_SIGRETURN: u32 = 15;
+
+impl Search<'_> {
+    fn goes_on(&mut self, thread: u64, pc: u64) {
+        self.threads.entry(thread).or_default().set_next(Some(pc));
+    }
+}
+
+/// Whether it is the save or the restore of a register that a function has to keep for its caller. Where that is saved
+/// behind the instruction, and wasn't before it, the instruction saves it; where it is saved before, a load from there
+/// gives it back.
+fn plumbing(modules: &Modules, ins: &Instruction) -> Option<bool> {
+    let kept = |register: Register| {
+        const KEPT: [Register; 6] = [
+            Register::RBX,
+            Register::RBP,
+            Register::R12,
+            Register::R13,
+            Register::R14,
+            Register::R15,
+        ];
+        KEPT.contains(&register).then(|| dwarf(register))
+    };
+    let at_operand = |saved: &clew_symbols::Saved| {
+        saved.base == dwarf(ins.memory_base())
+            && ins.memory_index() == Register::None
+            && saved.displacement as u64 == ins.memory_displacement64()
+    };
+    let saved = |pc, register| {
+        let all = modules.saved(pc);
+        all.into_iter().find(|saved| saved.register == register)
+    };
+    match ins.mnemonic() {
+        Mnemonic::Push if ins.op0_kind() == OpKind::Register => {
+            let register = kept(ins.op0_register())?;
+            Some(saved(ins.next_ip(), register).is_some() && saved(ins.ip(), register).is_none())
+        }
+        Mnemonic::Pop if ins.op0_kind() == OpKind::Register => {
+            let register = kept(ins.op0_register())?;
+            Some(saved(ins.ip(), register).is_some())
+        }
+        Mnemonic::Leave => Some(saved(ins.ip(), dwarf(Register::RBP)).is_some()),
+        Mnemonic::Mov if ins.op0_kind() == OpKind::Memory => {
+            let register = kept(ins.op1_register())?;
+            let found = saved(ins.next_ip(), register)?;
+            Some(at_operand(&found) && saved(ins.ip(), register).is_none())
+        }
+        Mnemonic::Mov if ins.op1_kind() == OpKind::Memory => {
+            let register = kept(ins.op0_register())?;
+            Some(at_operand(&saved(ins.ip(), register)?))
+        }
+        _ => None,
+    }
+}
+
+/// A general register's number in debugging information.
+fn dwarf(register: Register) -> gimli::Register {
+    const NUMBERS: [u16; 16] = [0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15];
+    let number = match register.is_gpr64() {
+        true => NUMBERS[register.number()],
+        false => u16::MAX,
+    };
+    gimli::Register(number)
+}
