@@ -92,6 +92,9 @@ pub fn slice(line: &Slice, envp: &[&CStr]) -> i32 {
     answer(line, envp).unwrap_or_else(|failed| failed.tell())
 }
 
+/// Ways in that are shown.
+const MOST_ENDS: usize = 16;
+
 /// What is told.
 struct Answer {
     /// What was asked, with its value.
@@ -351,24 +354,29 @@ impl Answer {
             Some(n) => format!(", for {n}"),
             None => String::new(),
         };
-        for (words, position, bytes, member) in &self.inputs {
+        for (words, position, bytes, member) in self.inputs.iter().take(MOST_ENDS) {
             let bytes = match bytes {
                 0 => String::new(),
                 bytes => format!(", {}", text::counted(*bytes, "byte")),
             };
-            let input = format!("  came in by {words} at {position}{bytes}{}\n", by(member));
-            all.push_str(&text::plain(&input));
-            if !all.ends_with('\n') {
-                all.push('\n');
-            }
+            let input = format!("  came in by {words} at {position}{bytes}{}", by(member));
+            let _ = writeln!(all, "{}", text::plain(&input));
         }
-        for (words, bytes, member) in &self.rest {
+        let more = self.inputs.len().saturating_sub(MOST_ENDS);
+        if more > 0 {
+            let _ = writeln!(all, "      ... {more} more ways in (--json has all)");
+        }
+        for (words, bytes, member) in self.rest.iter().take(MOST_ENDS) {
             let rest = format!(
                 "  from the beginning: {words}, {}{}",
                 text::counted(*bytes, "byte"),
                 by(member)
             );
             let _ = writeln!(all, "{}", text::plain(&rest));
+        }
+        let more = self.rest.len().saturating_sub(MOST_ENDS);
+        if more > 0 {
+            let _ = writeln!(all, "      ... {more} more beginnings (--json has all)");
         }
         if !self.found.complete {
             let _ = writeln!(all, "  {}", style.bold("not followed any further"));

@@ -145,6 +145,8 @@ pub struct Slice {
     pub moves: u64,
     /// Saved registers that were passed by.
     pub pairs: u64,
+    /// Values that the dynamic linker put into the program's files in memory.
+    pub linked: u64,
     /// It goes back to the beginning, or as far as was asked; else somebody stopped it, or the recording ends.
     pub complete: bool,
 }
@@ -231,6 +233,7 @@ struct Search<'a> {
     instructions: u64,
     moves: u64,
     pairs: u64,
+    linked: u64,
     /// Instructions that save registers or give them back.
     plumbing: FxHashMap<u64, bool>,
     /// Room for a run's accesses, and for the bytes that an instruction defines.
@@ -274,6 +277,7 @@ impl<'a> Search<'a> {
             instructions: 0,
             moves: 0,
             pairs: 0,
+            linked: 0,
             plumbing: FxHashMap::default(),
             accesses: Vec::new(),
             met: Vec::new(),
@@ -330,6 +334,7 @@ impl<'a> Search<'a> {
             instructions: self.instructions,
             moves: self.moves,
             pairs: self.pairs,
+            linked: self.linked,
             complete,
         }
     }
@@ -399,6 +404,11 @@ impl<'a> Search<'a> {
         if self.met.is_empty() {
             return;
         }
+        let mut written = executed.accesses.iter().filter(|access| access.write);
+        if written.any(|access| self.code.links(executed.ins.ip(), access.addr)) {
+            self.linked += 1;
+            return;
+        }
         let all = std::mem::take(&mut self.met);
         let mut computed: Option<Who> = None;
         for met in &all {
@@ -451,7 +461,7 @@ impl<'a> Search<'a> {
     }
 
     fn decided_at(&mut self, thread: u64, pc: u64, who: Who) {
-        if !self.kinds.control {
+        if !self.kinds.control || self.code.starts(pc) {
             return;
         }
         let frames = self.threads.entry(thread).or_default();
@@ -564,7 +574,7 @@ impl<'a> Search<'a> {
                 (frames.jump(code, pc, target), Why::Call)
             }
             Turn::Calls | Turn::CallsIndirectly => match slot(true) {
-                Some(slot) => (frames.call(code, slot), Why::Call),
+                Some(slot) => (frames.call(code, pc, slot), Why::Call),
                 None => (None, Why::Call),
             },
             Turn::Returns => {
@@ -678,9 +688,13 @@ impl Visitor for Search<'_> {
         }
         self.offsets = offsets;
         if fact.kind == Kind::NewThread {
-            // All else it has from its maker.
+            // All else it has from its maker, who has decided that it runs.
             let (cells, by) = self.live.take_cells(whose, &Cells::all());
             self.live.add_cells(thread, &cells, by);
+            let begun = self.threads.get_mut(&whose).and_then(Frames::begun);
+            if let Some(who) = begun {
+                self.decided_at(thread, pc, who);
+            }
         }
         let Some(who) = who else {
             return Ok(Go::On);

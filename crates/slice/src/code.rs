@@ -21,6 +21,8 @@ pub type Id = u32;
 /// All that is known of code.
 pub struct Code {
     modules: Modules,
+    /// The dynamic linker's.
+    linker: Option<Range<u64>>,
     functions: Vec<Function>,
     /// Pieces of code: their ends, and whose they are, by where they begin.
     pieces: BTreeMap<u64, (u64, Id)>,
@@ -37,6 +39,7 @@ struct Function {
     jumps: FxHashMap<u64, BTreeSet<u64>>,
     stub: bool,
     only_moves: bool,
+    starts: bool,
     returns: Option<bool>,
 }
 
@@ -48,6 +51,16 @@ struct Graph {
     returns: bool,
 }
 
+/// Functions that call the first one of a program or thread.
+const STARTING: [&str; 7] = [
+    "_start",
+    "__libc_start_main",
+    "__libc_start_call_main",
+    "__libc_start_main_impl",
+    "start_thread",
+    "clone",
+    "__clone3",
+];
 /// Entries of a jump table, at most.
 const LONGEST_TABLE: usize = 2048;
 /// How far before a jump its table is looked for.
@@ -58,8 +71,15 @@ const DEEPEST: u32 = 3;
 
 impl Code {
     pub fn new(modules: Modules) -> Code {
+        let of_linker = modules.images().iter().filter(|image| {
+            let name = image.module.name().file_name();
+            name.is_some_and(|name| name.to_string_lossy().starts_with("ld-linux"))
+        });
+        let linker = of_linker.map(|image| image.range.clone());
+        let linker = linker.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
         Code {
             modules,
+            linker,
             functions: Vec::new(),
             pieces: BTreeMap::new(),
             unknown: FxHashSet::default(),
@@ -93,6 +113,8 @@ impl Code {
         };
         let id = id.unwrap_or_else(|| {
             let only_moves = self.is_named_for_moving(range.start);
+            let starts = self.name(range.start);
+            let starts = starts.is_some_and(|name| STARTING.contains(&name.as_str()));
             self.functions.push(Function {
                 entry: range.start,
                 version: 0,
@@ -100,6 +122,7 @@ impl Code {
                 jumps: FxHashMap::default(),
                 stub,
                 only_moves,
+                starts,
                 returns: None,
             });
             self.functions.len() as Id - 1
@@ -144,15 +167,28 @@ impl Code {
         self.functions[id as usize].stub
     }
 
-    /// Whether a program's life begins there: what the dynamic linker does before decides nothing in it.
-    pub fn is_beginning(&self, pc: u64) -> bool {
-        let image = self.modules.find(pc);
-        let symbol = image.and_then(|image| {
-            let local = image.local(pc);
-            let symbol = image.module.symbol_at(local).ok().flatten()?;
-            Some(symbol.address == local && symbol.name == "_start")
-        });
-        symbol.unwrap_or(false)
+    /// Whether it is the dynamic linker that puts something into a program's or library's file in memory: that is the
+    /// same in all runs, and nobody asks for it.
+    pub fn links(&self, pc: u64, addr: u64) -> bool {
+        let linker = self.linker.as_ref();
+        linker.is_some_and(|range| range.contains(&pc) && !range.contains(&addr))
+            && self.modules.find(addr).is_some()
+    }
+
+    pub fn is_linker(&self, pc: u64) -> bool {
+        self.linker
+            .as_ref()
+            .is_some_and(|range| range.contains(&pc))
+    }
+
+    /// Whether code only brings a program or a thread to its first function: what it decides on the way is of no
+    /// interest.
+    pub fn starts(&mut self, pc: u64) -> bool {
+        if self.is_linker(pc) {
+            return true;
+        }
+        let id = self.function(pc);
+        id.is_some_and(|id| self.functions[id as usize].starts)
     }
 
     /// Whether what is there does nothing but move values from one place to the other: how it does that tells nobody

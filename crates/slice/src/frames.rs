@@ -15,6 +15,8 @@ pub struct Frames {
     frames: Vec<Frame>,
     /// Where it goes on behind what is looked at.
     next: Option<u64>,
+    /// Something counts in what it was started for.
+    started: Option<Who>,
 }
 
 #[derive(Default)]
@@ -118,7 +120,16 @@ impl Frames {
 
     /// A call that put its return address into this slot: what was before it is outside. Who wants the call, if anything
     /// in it counts.
-    pub fn call(&mut self, code: &mut Code, slot: u64) -> Option<Who> {
+    pub fn call(&mut self, code: &mut Code, pc: u64, slot: u64) -> Option<Who> {
+        let who = self.called_by(code, slot);
+        if who.is_some() && code.starts(pc) {
+            self.started = self.started.or(who);
+            return None;
+        }
+        who
+    }
+
+    fn called_by(&mut self, code: &mut Code, slot: u64) -> Option<Who> {
         let mut who = None;
         while let Some(frame) = self.frames.last()
             && frame.slot.is_some_and(|inner| inner <= slot)
@@ -200,15 +211,20 @@ impl Frames {
     /// A jump into another function is a call of it.
     fn tail(&mut self, code: &mut Code, pc: u64, there: Option<Id>) -> Option<Who> {
         let who = self.leave(there)?;
-        if self.next.is_some_and(|next| code.is_beginning(next)) {
-            return None;
-        }
-        let stub = code.function(pc).is_some_and(|id| code.is_stub(id));
-        if stub {
+        // Stubs, and the dynamic linker, which binds functions when they are first called, only stand between.
+        let between = code.function(pc).is_some_and(|id| code.is_stub(id)) || code.is_linker(pc);
+        if between {
             self.called(who);
             return None;
         }
         Some(who)
+    }
+
+    /// The thread begins: who wants anything that it did.
+    pub fn begun(&mut self) -> Option<Who> {
+        let frames = std::mem::take(&mut self.frames);
+        let wanted = |frame: &Frame| frame.called.or(frame.open.first().map(|open| open.who));
+        frames.iter().find_map(wanted).or(self.started.take())
     }
 
     /// A handler has returned to what it had interrupted.

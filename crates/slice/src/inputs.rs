@@ -193,10 +193,7 @@ impl Given {
             .iter()
             .find(|mapping| (mapping.start..mapping.end).contains(&rest.addr));
         match mapping {
-            Some(mapping) if mapping.copy.is_some() => {
-                let at = rest.addr - mapping.start + mapping.offset;
-                format!("the contents of {} at {at:#x}", mapping.name)
-            }
+            Some(mapping) if mapping.copy.is_some() => format!("the contents of {}", mapping.name),
             Some(mapping) if mapping.name == "[stack]" => {
                 "the stack, never written, or as exec made it".into()
             }
