@@ -17,10 +17,10 @@ use crate::code::Code;
 use crate::events::{Events, Kind};
 use crate::flows::{Flow, Flows, Site};
 use crate::frames::{Frames, Threads};
-use crate::known::{Blocks, Turn, turn};
+use crate::known::{Blocks, Known, Turn, turn};
 use crate::live::{Live, Who};
 use crate::origin::{Value, accesses};
-use crate::walk::{Executed, Go, Intervals, Place, Run, Visitor, back};
+use crate::walk::{Executed, Go, Intervals, Place, Run, Visitor, When, back};
 use crate::{Error, Result};
 
 /// What is asked.
@@ -368,7 +368,7 @@ impl<'a> Search<'a> {
             why,
             by: member(by),
         };
-        self.found.push((executed.place, new));
+        self.found.push((executed.place.place(), new));
         number as Who + 1
     }
 
@@ -599,19 +599,25 @@ impl<'a> Search<'a> {
         if let Some(turn) = turn.filter(|_| self.kinds.control) {
             self.turned(executed, flows, turn);
         }
-        let live = self.live.cells(executed.thread);
-        if flows.writes != 0 || flows.defines.meets(&live) {
+        if flows.writes != 0 || self.live.meets(executed.thread, &flows.defines) {
             self.defined(executed, flows);
         }
     }
 
     /// Whether a run has to be looked at for its branches, calls and returns.
-    fn has_turns(&self, run: &Run<'_>, known: &crate::known::Known) -> bool {
+    fn has_turns(&mut self, run: &Run<'_>, known: &Known) -> bool {
         if !self.kinds.control || known.turns.is_empty() {
             return false;
         }
-        let frames = self.threads.get(&run.thread);
-        let open = frames.is_some_and(Frames::is_open);
+        let Some(frames) = self.threads.get_mut(&run.thread) else {
+            return false;
+        };
+        if !frames.is_wanted() {
+            // Whose it was doesn't matter any more.
+            frames.forget();
+            return false;
+        }
+        let open = frames.is_open();
         known.turns.iter().any(|(n, turn)| {
             let decides = matches!(turn, Turn::Decides | Turn::Jumps);
             *n < run.end.count && (open || !decides)
@@ -633,15 +639,22 @@ impl Visitor for Search<'_> {
                 if turn.is_some() && n + 1 < run.len() {
                     self.goes_on(run.thread, run.instruction(n + 1).ip());
                 }
+                let flows = &known.flows[n];
+                let concerns = turn.is_some()
+                    || flows.writes != 0
+                    || self.live.meets(run.thread, &flows.defines);
+                if !concerns {
+                    continue;
+                }
                 let told = run.accesses(n, &mut accesses)?;
                 let executed = Executed {
                     thread: run.thread,
                     ins: run.instruction(n),
                     accesses: &accesses,
                     told,
-                    place: run.place(n),
+                    place: When::Of(run, n),
                 };
-                self.looked_at(&executed, &known.flows[n], turn);
+                self.looked_at(&executed, flows, turn);
             }
             self.accesses = accesses;
         }
@@ -692,8 +705,8 @@ impl Visitor for Search<'_> {
             let (cells, by) = self.live.take_cells(whose, &Cells::all());
             self.live.add_cells(thread, &cells, by);
             let begun = self.threads.get_mut(&whose).and_then(Frames::begun);
-            if let Some(who) = begun {
-                self.decided_at(thread, pc, who);
+            if let Some(who) = begun.filter(|_| self.kinds.control) {
+                self.threads.entry(thread).or_default().called(who);
             }
         }
         let Some(who) = who else {

@@ -28,7 +28,12 @@ pub struct Code {
     pieces: BTreeMap<u64, (u64, Id)>,
     /// Pages on which nothing was found.
     unknown: FxHashSet<u64>,
+    /// Addresses that were asked for last, with their functions, and their blocks.
+    recent: Box<[(u64, Option<Id>)]>,
+    recent_blocks: Box<[(u64, u32, Option<u32>)]>,
 }
+
+const RECENT: usize = 4096;
 
 struct Function {
     entry: u64,
@@ -83,6 +88,8 @@ impl Code {
             functions: Vec::new(),
             pieces: BTreeMap::new(),
             unknown: FxHashSet::default(),
+            recent: vec![(u64::MAX, None); RECENT].into(),
+            recent_blocks: vec![(u64::MAX, 0, None); RECENT].into(),
         }
     }
 
@@ -92,6 +99,14 @@ impl Code {
 
     /// The function around an address.
     pub fn function(&mut self, pc: u64) -> Option<Id> {
+        let slot = pc as usize % RECENT;
+        if self.recent[slot].0 != pc {
+            self.recent[slot] = (pc, self.find(pc));
+        }
+        self.recent[slot].1
+    }
+
+    fn find(&mut self, pc: u64) -> Option<Id> {
         if let Some((_, &(end, id))) = self.pieces.range(..=pc).next_back()
             && pc < end
         {
@@ -205,6 +220,16 @@ impl Code {
 
     /// The number of the block around an address; none if it isn't among what is known of the function.
     pub fn block(&mut self, id: Id, pc: u64) -> Option<u32> {
+        self.graph(id);
+        let (slot, version) = (pc as usize % RECENT, self.version(id));
+        let recent = self.recent_blocks[slot];
+        if (recent.0, recent.1) != (pc, version) {
+            self.recent_blocks[slot] = (pc, version, self.find_block(id, pc));
+        }
+        self.recent_blocks[slot].2
+    }
+
+    fn find_block(&mut self, id: Id, pc: u64) -> Option<u32> {
         let graph = self.graph(id);
         let at = graph.blocks.partition_point(|block| block.start <= pc);
         let at = at.checked_sub(1)?;

@@ -71,6 +71,11 @@ impl Frames {
             .is_some_and(|frame| !frame.open.is_empty())
     }
 
+    /// Nothing of it counts.
+    pub fn forget(&mut self) {
+        self.frames.clear();
+    }
+
     /// Whether anything in it is still to be explained.
     pub fn is_wanted(&self) -> bool {
         let wanted = |frame: &Frame| !frame.open.is_empty() || frame.called.is_some();

@@ -5,7 +5,6 @@ use std::rc::Rc;
 
 use clew_engine::trace::read::Block;
 use iced_x86::{FlowControl, Instruction};
-use rustc_hash::FxHashMap;
 
 use crate::cells::Cells;
 use crate::flows::{Finder, Flows};
@@ -51,7 +50,8 @@ pub fn turn(ins: &Instruction) -> Option<Turn> {
 #[derive(Default)]
 pub struct Blocks {
     finder: Finder,
-    known: FxHashMap<u32, Rc<Known>>,
+    /// By number.
+    known: Vec<Option<Rc<Known>>>,
 }
 
 impl Blocks {
@@ -65,19 +65,22 @@ impl Blocks {
     }
 
     pub fn known(&mut self, run: &Run<'_>) -> &Rc<Known> {
+        let number = run.end.block as usize;
+        if self.known.len() <= number {
+            self.known.resize(number + 1, None);
+        }
         let finder = &mut self.finder;
-        let number = run.end.block;
-        self.known
-            .entry(number)
-            .or_insert_with(|| Rc::new(know(finder, run.block)))
+        self.known[number].get_or_insert_with(|| Rc::new(know(finder, run.block)))
     }
 
     /// Whether anything that counts may have been defined in a run.
     pub fn concerns(&mut self, run: &Run<'_>, live: &mut Live) -> bool {
-        let cells = live.cells(run.thread);
         let known = self.known(run);
-        if run.told() || known.defines.meets(&cells) {
+        if run.told() || live.meets(run.thread, &known.defines) {
             return true;
+        }
+        if !live.has_memory() {
+            return false;
         }
         known.writes.iter().any(|&(n, which)| {
             if n >= run.end.count {

@@ -41,6 +41,15 @@ impl Live {
             .unwrap_or_default()
     }
 
+    pub fn meets(&self, thread: u64, cells: &Cells) -> bool {
+        let all = self.threads.get(&thread);
+        all.is_some_and(|all| all.cells.meets(cells))
+    }
+
+    pub fn has_memory(&self) -> bool {
+        self.memory.words > 0
+    }
+
     /// All threads with cells that count.
     pub fn threads(&self) -> impl Iterator<Item = (u64, Cells)> {
         let some = self.threads.iter().filter(|(_, all)| !all.cells.is_empty());

@@ -15,7 +15,7 @@ use crate::events::{Events, Kind};
 use crate::flows::{Flow, Flows, Site};
 use crate::known::Blocks;
 use crate::live::Live;
-use crate::walk::{Executed, Go, Intervals, Place, Run, Visitor, back};
+use crate::walk::{Executed, Go, Intervals, Place, Run, Visitor, When, back};
 use crate::{Error, Result};
 
 /// Where a value is.
@@ -242,7 +242,7 @@ impl Search<'_> {
                 .count();
             let others = from.len() - values;
             self.found.push(Found {
-                place: executed.place,
+                place: executed.place.place(),
                 step: Step {
                     position: Position::after(0),
                     thread: executed.thread as u32,
@@ -397,22 +397,23 @@ impl Met {
 }
 
 /// The ranges of memory behind a site: one, or where the engine told them, all of that direction.
-pub(crate) fn accesses(executed: &Executed, site: &Site, write: bool) -> Vec<(u64, u64)> {
-    let Site::Memory(number) = site else {
-        return Vec::new();
+pub(crate) fn accesses<'a>(
+    executed: &'a Executed<'_>,
+    site: &Site,
+    write: bool,
+) -> impl Iterator<Item = (u64, u64)> + use<'a> {
+    let (told, all) = (executed.told, executed.accesses);
+    let some = match (site, told) {
+        (Site::Memory(_), true) => all,
+        (Site::Memory(number), false) => {
+            let at = usize::from(*number);
+            all.get(at..at + 1).unwrap_or_default()
+        }
+        _ => &[],
     };
-    let all = executed.accesses.iter();
-    match executed.told {
-        true => all
-            .filter(|access| if write { access.write } else { access.read })
-            .map(|access| (access.addr, access.len))
-            .collect(),
-        false => all
-            .skip(*number as usize)
-            .take(1)
-            .map(|access| (access.addr, access.len))
-            .collect(),
-    }
+    some.iter()
+        .filter(move |access| !told || if write { access.write } else { access.read })
+        .map(|access| (access.addr, access.len))
 }
 
 /// Cells as registers that people know.
@@ -461,7 +462,7 @@ impl Visitor for Search<'_> {
                 ins: run.instruction(n),
                 accesses: &accesses,
                 told,
-                place: run.place(n),
+                place: When::Of(run, n),
             };
             go = self.looked_at(&executed, flows);
             if go == Go::Stop {

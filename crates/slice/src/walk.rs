@@ -88,7 +88,24 @@ pub struct Executed<'a> {
     /// In the order of the decoder's list, or all of them as they were told.
     pub accesses: &'a [Access],
     pub told: bool,
-    pub place: Place,
+    pub place: When<'a>,
+}
+
+/// Where an instruction is; worked out for those who ask.
+#[derive(Clone, Copy)]
+pub enum When<'a> {
+    Known(Place),
+    /// Which instruction of a run.
+    Of(&'a Run<'a>, usize),
+}
+
+impl When<'_> {
+    pub fn place(&self) -> Place {
+        match self {
+            When::Known(place) => *place,
+            When::Of(run, n) => run.place(*n),
+        }
+    }
 }
 
 /// A block that was run through.
@@ -274,7 +291,7 @@ pub fn back(
                     ins: &ins,
                     accesses: &accesses,
                     told: true,
-                    place,
+                    place: When::Known(place),
                 };
                 match enough {
                     None => visitor.step(&executed)?,

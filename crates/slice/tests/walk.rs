@@ -47,7 +47,7 @@ impl Visitor for All {
     }
 
     fn step(&mut self, executed: &Executed<'_>) -> Result<Go> {
-        self.0.push((executed.ins.ip(), executed.place));
+        self.0.push((executed.ins.ip(), executed.place.place()));
         Ok(Go::On)
     }
 

@@ -24,7 +24,7 @@ int main(void)
     int k;
     sem_init(&go, 0, 0);
     sem_init(&done, 0, 0);
-    pthread_create(&thread, 0, second, 0);
+    pthread_create(&thread, 0, second, 0);   // in
     x = 1;
     k = x + y;         // out
     k = x;             // moved
