@@ -40,7 +40,14 @@ fn main() {
         ..Kinds::default()
     };
     let began = Instant::now();
-    let found = slice(&mut timeline, log, modules, &question, kinds, Bounds::default());
+    let found = slice(
+        &mut timeline,
+        log,
+        modules,
+        &question,
+        kinds,
+        Bounds::default(),
+    );
     let found = found.expect("a slice");
     let seconds = began.elapsed().as_secs_f64();
     println!(

@@ -17,7 +17,9 @@ use clew_timeline::{
     Break, Direction, Excursion, ExcursionEnd, Position, Reason, Stops, Target, Timeline,
 };
 use common::{Random, open, record_program};
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess,
+};
 
 const QUESTIONS: u64 = 25;
 /// Instructions from where something is changed to where the value is looked at.
@@ -42,14 +44,29 @@ fn main() {
     common::tests(vec![
         program(
             "bash",
-            &["/bin/bash", "-c", "for i in 1 2 3; do x=$x$((i * i)); done; echo $x"],
+            &[
+                "/bin/bash",
+                "-c",
+                "for i in 1 2 3; do x=$x$((i * i)); done; echo $x",
+            ],
         ),
         program(
             "perl",
-            &["/usr/bin/perl", "-e", "print sort map { $_ * 7 % 31 } 1..50"],
+            &[
+                "/usr/bin/perl",
+                "-e",
+                "print sort map { $_ * 7 % 31 } 1..50",
+            ],
         ),
         program("sort", &["/usr/bin/sort", "/etc/passwd"]),
-        program("python3", &["/usr/bin/python3", "-c", "print(sum(i * i for i in range(50)))"]),
+        program(
+            "python3",
+            &[
+                "/usr/bin/python3",
+                "-c",
+                "print(sum(i * i for i in range(50)))",
+            ],
+        ),
     ])
 }
 
@@ -114,13 +131,30 @@ fn ask_all(folder: &Path, seed: u64, questions: u64, tally: &mut Tally) {
         };
         let log = recording.stream(timeline.stream()).unwrap();
         let modules = program.modules(&mut timeline).unwrap();
-        let found = slice(&mut timeline, log, modules, &question, Kinds::default(), bounds).unwrap();
+        let found = slice(
+            &mut timeline,
+            log,
+            modules,
+            &question,
+            Kinds::default(),
+            bounds,
+        )
+        .unwrap();
         let words = timeline.registers(thread).unwrap().unwrap().words;
         let expected = words[register.number()];
         timeline.seek(Target::Position(from)).unwrap();
         for _ in 0..CHANGES {
             let what = format!("{name} at {} from {from}", last.position);
-            change(&mut timeline, &found, &path, register.number(), expected, random, tally, &what);
+            change(
+                &mut timeline,
+                &found,
+                &path,
+                register.number(),
+                expected,
+                random,
+                tally,
+                &what,
+            );
         }
     }
 }
@@ -159,15 +193,27 @@ fn change(
     what: &str,
 ) {
     const RSP: u64 = 4;
-    let live = found.registers.iter().fold(0, |all, (_, cells)| all | cells);
-    let number = random.below(16);
+    let live = found
+        .registers
+        .iter()
+        .fold(0, |all, (_, cells)| all | cells);
+    let used = used_first(path);
+    if used.is_empty() {
+        return;
+    }
+    let number = used[random.below(used.len() as u64) as usize];
     let bytes = live >> (8 * number) & 0xff;
     // A whole register that counts and is only moved, or one of which nothing counts.
-    let moved = found.count == 0 && found.rest.is_empty() && bytes == 0xff && live == bytes << (8 * number);
+    let moved =
+        found.count == 0 && found.rest.is_empty() && bytes == 0xff && live == bytes << (8 * number);
     if number == RSP || bytes != 0 && !moved {
         return;
     }
-    let flip = random.below(u64::MAX) | 1;
+    // Small ones make no wild pointers.
+    let flip = match random.below(3) {
+        0 => random.below(u64::MAX) | 1,
+        _ => 1 << random.below(5),
+    };
     let start = |timeline: &mut Timeline| {
         let mut excursion = timeline.excursion().unwrap();
         let thread = excursion.thread();
@@ -179,7 +225,10 @@ fn change(
     let mut excursion = start(timeline);
     match follow(&mut excursion, path) {
         Followed::Elsewhere(at) => {
-            let member = found.members.iter().any(|member| member.position == path[at].position);
+            let member = found
+                .members
+                .iter()
+                .any(|member| member.position == path[at].position);
             let changed = format!("register {number} by {flip:#x}");
             assert!(
                 !member || aliased(&mut start(timeline), timeline, path),
@@ -193,7 +242,10 @@ fn change(
             let thread = excursion.thread();
             let got = excursion.registers(thread).unwrap().unwrap().words[register];
             if moved {
-                assert_ne!(got, expected, "{what}: register {number} is moved there, and changes nothing");
+                assert_ne!(
+                    got, expected,
+                    "{what}: register {number} is moved there, and changes nothing"
+                );
                 tally.changed += 1;
             } else if got == expected {
                 tally.same += 1;
@@ -206,6 +258,33 @@ fn change(
             }
         }
     }
+}
+
+/// General registers that the path reads before it writes them: what they hold may matter to something.
+fn used_first(path: &[Step]) -> Vec<u64> {
+    let mut factory = InstructionInfoFactory::new();
+    let (mut used, mut written) = (Vec::new(), [false; 16]);
+    for step in path {
+        let info = factory.info(&step.ins);
+        for register in info.used_registers() {
+            let full = register.register().full_register();
+            if !full.is_gpr64() {
+                continue;
+            }
+            let reads = !matches!(register.access(), OpAccess::Write | OpAccess::CondWrite);
+            let number = full.number();
+            if reads && !written[number] && !used.contains(&(number as u64)) {
+                used.push(number as u64);
+            }
+        }
+        for register in info.used_registers() {
+            let full = register.register().full_register();
+            if full.is_gpr64() && register.access() != OpAccess::Read {
+                written[full.number()] = true;
+            }
+        }
+    }
+    used
 }
 
 enum Followed {
