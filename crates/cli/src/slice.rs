@@ -26,7 +26,8 @@ looked at: start, end (the default), an event's number, or a position as other c
 
 Shown are the statements that the value was computed by, and those that decided that they were executed, newest first, \
 each with the position of its last time, how often it counts, the thread, and the numbers of the statements that it \
-uses. Values that are only moved are followed without being shown (--moves shows them).
+uses. Values that are only moved are followed without being shown (--moves shows them). What the system's libraries compute \
+counts; what decides in them doesn't, only who called them (--libraries).
 
 Exit status: 0 if there is a slice; 1 if there is nothing to ask about, or it was interrupted; 2 for a wrong command line \
 or expression; 124 if the replay diverged; 125 if the recording can't be read, or replayed here.
@@ -67,6 +68,10 @@ pub struct Slice {
     /// Ask why this place was come to, not (only) for a value
     #[arg(long, conflicts_with = "data")]
     pub control: bool,
+
+    /// What decided within the system's libraries counts, too, and not only who called them
+    #[arg(long)]
+    pub libraries: bool,
 
     /// Moves are shown, too
     #[arg(long)]
@@ -158,6 +163,7 @@ fn answer(line: &Slice, envp: &[&CStr]) -> Result<i32, Failed> {
         control: !line.data,
         addresses: line.address,
         moves: line.moves,
+        libraries: line.libraries,
         ..Kinds::default()
     };
     let mut bounds = Bounds::default();

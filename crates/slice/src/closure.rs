@@ -40,6 +40,8 @@ pub struct Kinds {
     pub addresses: bool,
     /// Moves are members, too.
     pub moves: bool,
+    /// What decides within the system's libraries: otherwise only who called them does.
+    pub libraries: bool,
     /// Registers that are saved and given back are told from values that are moved.
     pub pairs: bool,
 }
@@ -50,6 +52,7 @@ impl Default for Kinds {
             control: true,
             addresses: false,
             moves: false,
+            libraries: false,
             pairs: true,
         }
     }
@@ -464,11 +467,17 @@ impl<'a> Search<'a> {
         if !self.kinds.control || self.code.starts(pc) {
             return;
         }
+        let passed = self.is_passed(pc);
         let frames = self.threads.entry(thread).or_default();
-        match self.code.only_moves(pc) {
+        match passed {
             true => frames.called(who),
             false => frames.open(&mut self.code, pc, who),
         }
+    }
+
+    /// Whether what decides there doesn't count, only who called it.
+    fn is_passed(&mut self, pc: u64) -> bool {
+        !self.kinds.libraries && self.code.is_library(pc) || self.code.only_moves(pc)
     }
 
     fn take(&mut self, executed: &Executed<'_>, flow: usize, to: &Site) -> Option<Met> {
@@ -587,6 +596,10 @@ impl<'a> Search<'a> {
         let Some(who) = who else {
             return;
         };
+        if why == Why::Call && self.is_passed(pc) {
+            self.threads.entry(executed.thread).or_default().called(who);
+            return;
+        }
         let who = self.include(executed, why, who);
         // A direct call or jump decides nothing; where the others lead follows from values.
         if turn != Turn::Jumps && turn != Turn::Calls {

@@ -45,6 +45,7 @@ struct Function {
     stub: bool,
     only_moves: bool,
     starts: bool,
+    library: bool,
     returns: Option<bool>,
 }
 
@@ -128,6 +129,7 @@ impl Code {
         };
         let id = id.unwrap_or_else(|| {
             let only_moves = self.is_named_for_moving(range.start);
+            let library = self.is_of_system(range.start);
             let starts = self.name(range.start);
             let starts = starts.is_some_and(|name| STARTING.contains(&name.as_str()));
             self.functions.push(Function {
@@ -138,6 +140,7 @@ impl Code {
                 stub,
                 only_moves,
                 starts,
+                library,
                 returns: None,
             });
             self.functions.len() as Id - 1
@@ -174,7 +177,12 @@ impl Code {
                 .min_by_key(|other| other.address.abs_diff(range.start))?;
             Some(near.address.wrapping_add(image.bias))
         });
-        Some((here(range), whole, false))
+        // The table's first entry has no name.
+        let table = symbol.is_none() && {
+            let second = module.symbol_at(range.start + 16).ok().flatten();
+            second.is_some_and(|symbol| symbol.name.ends_with("@plt"))
+        };
+        Some((here(range), whole, table))
     }
 
     /// Whether it only leads to a function of another file.
@@ -211,6 +219,29 @@ impl Code {
     pub fn only_moves(&mut self, pc: u64) -> bool {
         let id = self.function(pc);
         id.is_some_and(|id| self.functions[id as usize].only_moves)
+    }
+
+    /// Whether it is in a library of the system.
+    pub fn is_library(&mut self, pc: u64) -> bool {
+        let id = self.function(pc);
+        id.is_some_and(|id| self.functions[id as usize].library)
+    }
+
+    fn is_of_system(&self, pc: u64) -> bool {
+        const FOLDERS: [&str; 5] = [
+            "/lib/",
+            "/lib64/",
+            "/usr/lib/",
+            "/usr/lib64/",
+            "/usr/local/lib/",
+        ];
+        let image = self.modules.find(pc);
+        image.is_some_and(|image| {
+            let name = image.module.name();
+            let library = FOLDERS.iter().any(|folder| name.starts_with(folder));
+            let shared = name.to_string_lossy().contains(".so");
+            library && shared || name.starts_with("[vdso]")
+        })
     }
 
     /// Changes when blocks may have other numbers than before.

@@ -129,17 +129,14 @@ fn ask_all(folder: &Path, seed: u64, questions: u64, tally: &mut Tally) {
             from: Some(from),
             ..Bounds::default()
         };
+        // Nothing is left out.
+        let kinds = Kinds {
+            libraries: true,
+            ..Kinds::default()
+        };
         let log = recording.stream(timeline.stream()).unwrap();
         let modules = program.modules(&mut timeline).unwrap();
-        let found = slice(
-            &mut timeline,
-            log,
-            modules,
-            &question,
-            Kinds::default(),
-            bounds,
-        )
-        .unwrap();
+        let found = slice(&mut timeline, log, modules, &question, kinds, bounds).unwrap();
         let words = timeline.registers(thread).unwrap().unwrap().words;
         let expected = words[register.number()];
         timeline.seek(Target::Position(from)).unwrap();
