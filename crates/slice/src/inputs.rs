@@ -181,10 +181,8 @@ impl Given {
 
     /// Memory that nobody wrote, in words.
     pub fn rest(&self, rest: &Rest) -> String {
-        let string = self.strings.iter();
-        let string = string
-            .filter(|(range, _)| range.contains(&rest.addr))
-            .next();
+        let mut strings = self.strings.iter();
+        let string = strings.find(|(range, _)| range.contains(&rest.addr));
         if let Some((_, name)) = string {
             return name.clone();
         }
