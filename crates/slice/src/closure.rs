@@ -304,14 +304,14 @@ impl<'a> Search<'a> {
             }
         }
         if question.here && self.kinds.control {
-            let frames = self.threads.entry(u64::from(at.thread)).or_default();
+            let frames = self.threads.of(u64::from(at.thread));
             frames.open(&mut self.code, at.pc, ASKED);
             frames.set_next(Some(at.pc));
         }
     }
 
     fn is_done(&self) -> bool {
-        self.live.is_empty() && !self.threads.values().any(Frames::is_wanted)
+        self.live.is_empty() && !self.threads.iter().any(|(_, frames)| frames.is_wanted())
     }
 
     fn finish(self, complete: bool) -> Slice {
@@ -468,7 +468,7 @@ impl<'a> Search<'a> {
             return;
         }
         let passed = self.is_passed(pc);
-        let frames = self.threads.entry(thread).or_default();
+        let frames = self.threads.of(thread);
         match passed {
             true => frames.called(who),
             false => frames.open(&mut self.code, pc, who),
@@ -568,7 +568,7 @@ impl<'a> Search<'a> {
     /// Control went elsewhere: whether that is what something depends on.
     fn turned(&mut self, executed: &Executed<'_>, flows: &Flows, turn: Turn) {
         let pc = executed.ins.ip();
-        let frames = self.threads.entry(executed.thread).or_default();
+        let frames = self.threads.of(executed.thread);
         let code = &mut self.code;
         let slot = |write: bool| {
             let mut all = executed.accesses.iter();
@@ -597,7 +597,7 @@ impl<'a> Search<'a> {
             return;
         };
         if why == Why::Call && self.is_passed(pc) {
-            self.threads.entry(executed.thread).or_default().called(who);
+            self.threads.of(executed.thread).called(who);
             return;
         }
         let who = self.include(executed, why, who);
@@ -622,7 +622,7 @@ impl<'a> Search<'a> {
         if !self.kinds.control || known.turns.is_empty() {
             return false;
         }
-        let Some(frames) = self.threads.get_mut(&run.thread) else {
+        let Some(frames) = self.threads.get_mut(run.thread) else {
             return false;
         };
         if !frames.is_wanted() {
@@ -692,7 +692,7 @@ impl Visitor for Search<'_> {
             return Ok(Go::On);
         };
         if self.kinds.control {
-            let frames = self.threads.entry(thread).or_default();
+            let frames = self.threads.of(thread);
             match &fact.kind {
                 Kind::Signal { .. } => frames.interrupted(&mut self.code),
                 Kind::Call(call) if call.nr == RT_SIGRETURN => frames.handled(),
@@ -717,9 +717,9 @@ impl Visitor for Search<'_> {
             // All else it has from its maker, who has decided that it runs.
             let (cells, by) = self.live.take_cells(whose, &Cells::all());
             self.live.add_cells(thread, &cells, by);
-            let begun = self.threads.get_mut(&whose).and_then(Frames::begun);
+            let begun = self.threads.get_mut(whose).and_then(Frames::begun);
             if let Some(who) = begun.filter(|_| self.kinds.control) {
-                self.threads.entry(thread).or_default().called(who);
+                self.threads.of(thread).called(who);
             }
         }
         let Some(who) = who else {
@@ -748,7 +748,7 @@ const RT_SIGRETURN: u32 = 15;
 
 impl Search<'_> {
     fn goes_on(&mut self, thread: u64, pc: u64) {
-        self.threads.entry(thread).or_default().set_next(Some(pc));
+        self.threads.of(thread).set_next(Some(pc));
     }
 }
 

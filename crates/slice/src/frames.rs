@@ -4,10 +4,9 @@
 //! A function's run is known by where its return address stands. Runs that are left in other ways than by returning
 //! (`longjmp`, exceptions) have no such beginning: what is open in them is known by its function.
 
-use rustc_hash::FxHashMap;
-
 use crate::code::{Code, Id};
 use crate::live::Who;
+use crate::threads::ByThread;
 
 /// A thread's runs of functions, the innermost last.
 #[derive(Default)]
@@ -28,6 +27,9 @@ struct Frame {
     open: Vec<Open>,
     /// Something in it depends on being called at all.
     called: Option<Who>,
+    /// The block that was opened last, and its function and that one's graph: its instructions are opened one after the
+    /// other.
+    last: Option<(Id, u32, u32)>,
 }
 
 /// Something whose branch wasn't found yet.
@@ -97,7 +99,15 @@ impl Frames {
             who,
         };
         let block = new.block(code);
-        let all = &mut self.top().open;
+        let top = self.top();
+        let here = function
+            .zip(block)
+            .map(|(id, block)| (id, new.version, block));
+        if here.is_some() && top.last == here {
+            return;
+        }
+        top.last = here;
+        let all = &mut top.open;
         let known = all.iter_mut().any(|open| {
             open.function == function
                 && match block {
@@ -155,6 +165,7 @@ impl Frames {
     fn leave(&mut self, function: Option<Id>) -> Option<Who> {
         let top = self.top();
         let mut who = top.called.take();
+        top.last = None;
         top.open.retain(|open| {
             let leaves = open.function == function;
             if leaves {
@@ -190,6 +201,7 @@ impl Frames {
             open.block(code);
         }
         let dependents = code.dependents(id, block)?;
+        top.last = None;
         top.open.retain(|open| {
             let depends = open.function == function
                 && open.block.is_some_and(|block| dependents.contains(block));
@@ -254,4 +266,4 @@ impl Frames {
 }
 
 /// All threads'.
-pub type Threads = FxHashMap<u64, Frames>;
+pub type Threads = ByThread<Frames>;

@@ -34,6 +34,7 @@ mod live;
 pub mod origin;
 pub mod statements;
 pub mod tell;
+mod threads;
 pub mod walk;
 
 pub use events::Kind as EventKind;

@@ -3,13 +3,14 @@
 use rustc_hash::FxHashMap;
 
 use crate::cells::Cells;
+use crate::threads::ByThread;
 
 /// Who wants a value: a number that the asker gives.
 pub type Who = u32;
 
 #[derive(Clone, Debug, Default)]
 pub struct Live {
-    threads: FxHashMap<u64, Registers>,
+    threads: ByThread<Registers>,
     memory: Memory,
 }
 
@@ -31,18 +32,18 @@ impl Default for Registers {
 
 impl Live {
     pub fn is_empty(&self) -> bool {
-        self.memory.words == 0 && self.threads.values().all(|all| all.cells.is_empty())
+        self.memory.words == 0 && self.threads.iter().all(|(_, all)| all.cells.is_empty())
     }
 
     pub fn cells(&self, thread: u64) -> Cells {
         self.threads
-            .get(&thread)
+            .get(thread)
             .map(|all| all.cells)
             .unwrap_or_default()
     }
 
     pub fn meets(&self, thread: u64, cells: &Cells) -> bool {
-        let all = self.threads.get(&thread);
+        let all = self.threads.get(thread);
         all.is_some_and(|all| all.cells.meets(cells))
     }
 
@@ -53,21 +54,21 @@ impl Live {
     /// All threads with cells that count.
     pub fn threads(&self) -> impl Iterator<Item = (u64, Cells)> {
         let some = self.threads.iter().filter(|(_, all)| !all.cells.is_empty());
-        some.map(|(thread, all)| (*thread, all.cells))
+        some.map(|(thread, all)| (thread, all.cells))
     }
 
     pub fn add_cells(&mut self, thread: u64, cells: &Cells, who: Who) {
         if cells.is_empty() {
             return;
         }
-        let all = self.threads.entry(thread).or_default();
+        let all = self.threads.of(thread);
         all.cells.add(cells);
         cells.groups(|group| all.who[group] = who);
     }
 
     /// Takes cells out; which of them counted.
     pub fn take_cells(&mut self, thread: u64, cells: &Cells) -> (Cells, Who) {
-        let Some(all) = self.threads.get_mut(&thread) else {
+        let Some(all) = self.threads.get_mut(thread) else {
             return (Cells::NONE, 0);
         };
         let met = all.cells.both(cells);
