@@ -112,38 +112,46 @@ impl Asked {
 
     /// What is asked about, and its value as text where the timeline stands.
     pub fn meant(&mut self, what: &str) -> Result<(Value, String), Failed> {
-        let wrong = |message: String| Failed(WRONG, message);
-        let what = what.trim();
-        if let Some(name) = what.strip_prefix('$') {
-            let register = register_named(name)
-                .ok_or_else(|| wrong(format!("${name} is no general or vector register")))?;
-            let thread = self.timeline.at().thread;
-            let value = Value::Register {
-                thread,
-                register,
-                bytes: 0..register.size() as u8,
-            };
-            return Ok((value, String::new()));
-        }
-        if let Some((addr, len)) = bytes(what) {
-            return Ok((Value::Memory { addr, len }, String::new()));
-        }
-        clew_symbols::expr::check(what).map_err(|problem| wrong(problem.pointed(what)))?;
-        const TICKS: u64 = 10_000_000;
-        let answer = self
-            .program
-            .evaluate(&mut self.timeline, what, &mut Bindings::default(), TICKS)
-            .map_err(|error| Failed(CANT_REPLAY, error.to_string()))?;
-        let value = answer
-            .value
-            .map_err(|problem| wrong(problem.pointed(what)))?;
-        match value.memory {
-            Some((addr, len)) if len > 0 => Ok((Value::Memory { addr, len }, value.text)),
-            _ => Err(wrong(format!(
-                "`{what}` isn't in memory here: it is computed, or the compiler keeps it in a register\nask for the \
-                 register ($rax), or for a variable that it comes from"
-            ))),
-        }
+        meant(&mut self.timeline, &mut self.program, what)
+    }
+}
+
+/// What is asked about where a timeline stands, and its value as text.
+pub fn meant(
+    timeline: &mut Timeline,
+    program: &mut Program,
+    what: &str,
+) -> Result<(Value, String), Failed> {
+    let wrong = |message: String| Failed(WRONG, message);
+    let what = what.trim();
+    if let Some(name) = what.strip_prefix('$') {
+        let register = register_named(name)
+            .ok_or_else(|| wrong(format!("${name} is no general or vector register")))?;
+        let thread = timeline.at().thread;
+        let value = Value::Register {
+            thread,
+            register,
+            bytes: 0..register.size() as u8,
+        };
+        return Ok((value, String::new()));
+    }
+    if let Some((addr, len)) = bytes(what) {
+        return Ok((Value::Memory { addr, len }, String::new()));
+    }
+    clew_symbols::expr::check(what).map_err(|problem| wrong(problem.pointed(what)))?;
+    const TICKS: u64 = 10_000_000;
+    let answer = program
+        .evaluate(timeline, what, &mut Bindings::default(), TICKS)
+        .map_err(|error| Failed(CANT_REPLAY, error.to_string()))?;
+    let value = answer
+        .value
+        .map_err(|problem| wrong(problem.pointed(what)))?;
+    match value.memory {
+        Some((addr, len)) if len > 0 => Ok((Value::Memory { addr, len }, value.text)),
+        _ => Err(wrong(format!(
+            "`{what}` isn't in memory here: it is computed, or the compiler keeps it in a register\nask for the \
+             register ($rax), or for a variable that it comes from"
+        ))),
     }
 }
 
