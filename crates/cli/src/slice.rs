@@ -373,8 +373,12 @@ impl Answer {
             let _ = writeln!(all, "      ... {more} more ways in (--json has all)");
         }
         for (words, bytes, member) in self.rest.iter().take(MOST_ENDS) {
+            let since = match line.from {
+                Some(_) => "from before",
+                None => "from the beginning",
+            };
             let rest = format!(
-                "  from the beginning: {words}, {}{}",
+                "  {since}: {words}, {}{}",
                 text::counted(*bytes, "byte"),
                 by(member)
             );
