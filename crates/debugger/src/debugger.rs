@@ -2,7 +2,7 @@
 //! stacks.
 
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use clew_recording::event::{StreamId, ThreadId};
 use clew_recording::process::{self, ProcessName};
@@ -25,8 +25,8 @@ pub struct Debugger {
     /// Values that were told of this position.
     pub(crate) kept: Kept,
     pub(crate) breakpoints: Breakpoints,
-    pub(crate) bodies: HashMap<BodyKey, Rc<Body>>,
-    pub(crate) images: Option<Rc<crate::images::Images>>,
+    pub(crate) bodies: HashMap<BodyKey, Arc<Body>>,
+    pub(crate) images: Option<Arc<crate::images::Images>>,
     /// The thread that questions without one are about.
     pub(crate) thread: ThreadId,
     pub(crate) searches: u64,
@@ -112,7 +112,7 @@ pub(crate) fn hexadecimal<S: Serializer>(
 
 impl Debugger {
     /// Opens a process of a recording and stands at its start. The processes that it makes end with it, or with this one.
-    /// A debugger stays in the thread that opened it.
+    /// Any thread may open one, and pass it on.
     pub fn open(recording: Recording, which: Process, settings: Settings) -> Result<Debugger> {
         let stream = stream_of(&recording, which)?;
         let timeline = Timeline::open(&recording, stream, settings)?;

@@ -8,7 +8,7 @@ use super::{Place, Value, View};
 use crate::location::NoPlace;
 use crate::types::{Entry, Language, Record, Type};
 use gimli::constants as dw;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// What a container holds.
 #[derive(Clone, Debug)]
@@ -238,7 +238,7 @@ impl View<'_> {
             return Ok(None);
         };
         let array = Type::Array {
-            of: Rc::new(of),
+            of: Arc::new(of),
             count: Some(count),
         };
         let array = Value::new(array, Place::Memory(address));
