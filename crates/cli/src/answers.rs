@@ -7,22 +7,21 @@ pub mod output;
 pub mod writes;
 
 use std::ffi::{CStr, OsStr};
-use std::io::IsTerminal;
-use std::time::{Duration, Instant};
 
 use crate::arguments::Engine;
+use crate::progress::Progress;
 use crate::recordings::{self, Opened};
 use crate::replay::{CANT_REPLAY, DIVERGED};
-use crate::{run, text, variables};
+use crate::{interrupt, run, text, variables};
 use arguments::Which;
-use clew_debugger::{Debugger, Error, Location, Process, Settings};
+use clew_debugger::{Debugger, Error, Process, Settings};
 
 /// There is nothing of that kind in the recording.
 const NOTHING: i32 = 1;
 /// The command line is wrong, or names what isn't there.
 const WRONG: i32 = 2;
-/// What takes longer is told about.
-const LONG: Duration = Duration::from_secs(1);
+/// Ended by Ctrl-C before anything was found.
+const INTERRUPTED: i32 = 130;
 
 /// A debugger on the recording that is meant, and the recording's name; or the exit status.
 fn open(which: &Which, word: Option<&str>, envp: &[&CStr]) -> Result<(Debugger, String), i32> {
@@ -41,42 +40,31 @@ fn open(which: &Which, word: Option<&str>, envp: &[&CStr]) -> Result<(Debugger, 
         name: which.pid,
         exec: which.exec,
     };
+    let folder = recording.clone();
     let mut debugger = Debugger::open(recording, process, settings).map_err(|e| failed(&e))?;
-    if std::io::stderr().is_terminal() {
-        debugger.set_watcher(Box::new(progress()));
-    }
+    let work = recordings::work(&folder, debugger.stream());
+    debugger.expect_work(work);
+    let mut progress = Progress::new("replaying");
+    interrupt::catch();
+    debugger.set_watcher(Box::new(move |done| {
+        progress.show(done);
+        interrupt::came()
+    }));
     Ok((debugger, name))
 }
 
-/// Says how long it takes, on a terminal, once a second; and how far it has come, where that is known.
-fn progress() -> impl FnMut(f64) -> bool + Send {
-    let began = Instant::now();
-    let mut told = began;
-    move |part| {
-        if told.elapsed() >= LONG {
-            told = Instant::now();
-            let seconds = began.elapsed().as_secs();
-            let part = match part > 0.0 && part < 1.0 {
-                true => format!(", {:.0}%", part * 100.0),
-                false => String::new(),
-            };
-            eprint!("\rclew: replaying: {seconds} s{part} ");
-        }
-        false
-    }
-}
-
-/// Takes the line about progress away.
-fn done() {
-    if std::io::stderr().is_terminal() {
-        eprint!("\r\x1b[K");
-    }
+/// The work is done: the line about progress goes, and Ctrl-C ends as always.
+fn done(debugger: &mut Debugger) {
+    debugger.set_watcher(Box::new(|_| false));
 }
 
 /// Says why there is no answer; the exit status for it.
 fn failed(error: &Error) -> i32 {
-    done();
     match error {
+        Error::Timeline(clew_timeline::Error::Interrupted) => {
+            text::failed(error);
+            INTERRUPTED
+        }
         Error::Timeline(clew_timeline::Error::Diverged(_) | clew_timeline::Error::Unsteady(_)) => {
             text::failed(error);
             DIVERGED
@@ -101,24 +89,12 @@ fn wrong(message: &str) -> i32 {
     WRONG
 }
 
-/// `main at file.c:12`, with what is known.
-fn place(location: &Location) -> String {
-    let function = location.function.as_deref().unwrap_or("??");
-    match (&location.file, location.line, &location.module) {
-        (Some(file), Some(line), _) => {
-            let file = file.rsplit('/').next().unwrap_or(file);
-            format!("{function} at {file}:{line}")
-        }
-        (_, _, Some(module)) => format!("{function} from {module}"),
-        _ => format!("{function} at {:#x}", location.address),
-    }
-}
-
 /// That there may be more.
-fn more(complete: bool, most: u64) -> String {
-    match complete {
-        true => String::new(),
-        false => format!("(the first {most}; more with --most N)\n"),
+fn more(complete: bool, interrupted: bool, most: u64) -> String {
+    match (complete, interrupted) {
+        (true, _) => String::new(),
+        (false, true) => "(interrupted: there may be more)\n".into(),
+        (false, false) => format!("(the first {most}; more with --most N)\n"),
     }
 }
 

@@ -37,6 +37,10 @@ impl Helper for Knowing<'_> {
         lines(self.recording, self.stream, from, to).map_err(|error| error.to_string())
     }
 
+    fn origin(&mut self, timeline: &mut Timeline, what: &str) -> Result<String, String> {
+        crate::origin::told(timeline, &mut self.program, self.recording, what)
+    }
+
     fn transition(
         &mut self,
         timeline: &mut Timeline,

@@ -14,6 +14,7 @@ mod doctor;
 #[allow(non_upper_case_globals)]
 mod fixed;
 mod hunt;
+mod interrupt;
 mod machine;
 mod origin;
 mod outcome;

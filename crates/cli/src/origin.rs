@@ -3,14 +3,16 @@
 use std::ffi::{CStr, OsStr};
 
 use clap::Args;
+use clew_recording::reader::Recording;
 use clew_slice::EventKind;
 use clew_slice::origin::{Chain, Ending};
 use clew_slice::tell::{Told, tell};
-use clew_timeline::Target;
+use clew_timeline::program::Program;
+use clew_timeline::{Target, Timeline};
 use serde_json::json;
 
 use crate::answers::arguments::Which;
-use crate::asking::{Asked, Failed, NOT_FOUND, WRONG};
+use crate::asking::{Asked, Failed, NOT_FOUND, WRONG, meant};
 use crate::text;
 
 pub const HELP: &str = "\
@@ -79,6 +81,23 @@ fn answer(line: &Origin, envp: &[&CStr]) -> Result<i32, Failed> {
         Ending::Interrupted => NOT_FOUND,
         _ => 0,
     })
+}
+
+/// The same for a timeline that stands where the question is asked, as text.
+pub fn told(
+    timeline: &mut Timeline,
+    program: &mut Program,
+    recording: &Recording,
+    what: &str,
+) -> Result<String, String> {
+    const DEPTH: usize = 16;
+    let (value, shown) = meant(timeline, program, what).map_err(|failed| failed.1)?;
+    let log = recording.stream(timeline.stream());
+    let log = log.map_err(|error| error.to_string())?;
+    let chain = clew_slice::origin::origin(timeline, log, &value);
+    let chain = chain.map_err(|error| error.to_string())?;
+    let told = tell(timeline, program, &chain, false, DEPTH).map_err(|error| error.to_string())?;
+    Ok(as_text(what, &shown, &chain, &told))
 }
 
 fn place_of(told: &Told) -> String {

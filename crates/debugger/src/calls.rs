@@ -39,6 +39,8 @@ pub struct Calls {
     pub calls: Vec<Call>,
     /// There are no more.
     pub complete: bool,
+    /// Somebody interrupted: these are the calls until then.
+    pub interrupted: bool,
     /// Where the compiler put a copy of the function instead of a call: those calls aren't among these.
     pub inlined: Vec<Location>,
 }
@@ -109,6 +111,7 @@ impl Debugger {
             false => Some(self.timeline.calls(&entries, start, None, most)?),
         };
         let complete = seen.as_ref().is_none_or(|seen| seen.complete);
+        let interrupted = seen.as_ref().is_some_and(|seen| seen.interrupted);
         let seen = seen.map_or_else(Vec::new, |seen| seen.all);
         let own = |call: &CallSeen| (call.function as usize) < wanted.len();
         let (mut seen, unwinding): (Vec<CallSeen>, Vec<CallSeen>) = seen.into_iter().partition(own);
@@ -118,10 +121,10 @@ impl Debugger {
         let mut returns: Vec<Mark> = seen.iter().filter_map(return_of).collect();
         returns.sort_by_key(|mark| (mark.event, mark.ticks));
         let known = self.timeline.positions(&returns)?;
-        let return_position = |mark: &Mark| -> Option<Position> {
-            let at = returns.iter().position(|other| other == mark)?;
-            known.get(at).copied()
-        };
+        let key = |mark: &Mark| (mark.event, mark.ticks, mark.pc, mark.sp);
+        let known: std::collections::HashMap<_, Position> =
+            returns.iter().map(key).zip(known).collect();
+        let return_position = |mark: &Mark| known.get(&key(mark)).copied();
         let mut calls = Vec::new();
         for (call, position) in seen.iter().zip(positions) {
             let Some(wanted) = wanted.get(call.function as usize) else {
@@ -141,6 +144,7 @@ impl Debugger {
         Ok(Calls {
             calls,
             complete,
+            interrupted,
             inlined: inlined
                 .into_iter()
                 .map(|address| location_at(modules, address))

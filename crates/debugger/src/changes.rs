@@ -32,6 +32,8 @@ pub struct Changes {
     pub changes: Vec<Change>,
     /// There are no more.
     pub complete: bool,
+    /// Somebody interrupted: these are the changes until then.
+    pub interrupted: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -65,25 +67,9 @@ impl Debugger {
         expression: &str,
     ) -> Result<Option<Change>> {
         let watched = self.watched(thread, frame, expression)?;
-        let here = self.timeline.position()?;
-        self.timeline.set_stops(Stops {
-            watches: vec![Watch {
-                addr: watched.address,
-                len: watched.size,
-                kind: WatchKind::Change,
-            }],
-            ..Stops::default()
-        });
-        self.searches += 1;
-        let stop = self.timeline.run(Direction::Backward, None);
-        self.timeline.set_stops(Stops::default());
-        let stop = stop?;
-        self.moved();
-        if !matches!(stop.reason, Reason::Watch { .. }) {
-            self.timeline.seek(Target::Position(here))?;
+        let Some(stop) = self.back_to_change(watched.address, watched.size)? else {
             return Ok(None);
-        }
-        self.thread = stop.thread;
+        };
         let position = self.timeline.position()?;
         let before = self.memory(watched.address, watched.size)?;
         let by_event = self.timeline.at().next.is_some();
@@ -99,6 +85,39 @@ impl Debugger {
             before: before.map(|bytes| self.text(&watched, &bytes)),
             after: after.map(|bytes| self.text(&watched, &bytes)),
         }))
+    }
+
+    /// Back to the last change of a piece of memory: it stands before it, in the thread that made it, which is told. None if
+    /// it doesn't change before here; then it stays.
+    pub fn last_change_of(&mut self, address: u64, size: u64) -> Result<Option<ThreadId>> {
+        let stop = self.back_to_change(address, size)?;
+        Ok(stop.map(|stop| stop.thread))
+    }
+
+    fn back_to_change(&mut self, address: u64, size: u64) -> Result<Option<clew_timeline::Stop>> {
+        let here = self.timeline.position()?;
+        self.timeline.set_stops(Stops {
+            watches: vec![Watch {
+                addr: address,
+                len: size,
+                kind: WatchKind::Change,
+            }],
+            ..Stops::default()
+        });
+        self.searches += 1;
+        let stop = self.timeline.run(Direction::Backward, None);
+        self.timeline.set_stops(Stops::default());
+        let stop = stop?;
+        self.moved();
+        if stop.reason == Reason::Interrupted {
+            return Err(clew_timeline::Error::Interrupted.into());
+        }
+        if !matches!(stop.reason, Reason::Watch { .. }) {
+            self.timeline.seek(Target::Position(here))?;
+            return Ok(None);
+        }
+        self.thread = stop.thread;
+        Ok(Some(stop))
     }
 
     /// All changes of an expression's value in memory, at most so many; it stays where it is.
@@ -150,6 +169,7 @@ impl Debugger {
             function,
             changes,
             complete: seen.complete,
+            interrupted: seen.interrupted,
         })
     }
 

@@ -2,7 +2,7 @@
 //! stacks.
 
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use clew_recording::event::{StreamId, ThreadId};
 use clew_recording::process::{self, ProcessName};
@@ -25,8 +25,10 @@ pub struct Debugger {
     /// Values that were told of this position.
     pub(crate) kept: Kept,
     pub(crate) breakpoints: Breakpoints,
-    pub(crate) bodies: HashMap<BodyKey, Rc<Body>>,
-    pub(crate) images: Option<Rc<crate::images::Images>>,
+    /// Breakpoints that a front end keeps by itself.
+    pub(crate) foreign: Vec<clew_timeline::Break>,
+    pub(crate) bodies: HashMap<BodyKey, Arc<Body>>,
+    pub(crate) images: Option<Arc<crate::images::Images>>,
     /// The thread that questions without one are about.
     pub(crate) thread: ThreadId,
     pub(crate) searches: u64,
@@ -66,6 +68,21 @@ pub struct Location {
     pub column: Option<u32>,
     /// The program's or library's file, as the program knew it.
     pub module: Option<String>,
+}
+
+/// `main at file.c:12`, with what is known.
+impl std::fmt::Display for Location {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let function = self.function.as_deref().unwrap_or("??");
+        match (&self.file, self.line, &self.module) {
+            (Some(file), Some(line), _) => {
+                let file = file.rsplit('/').next().unwrap_or(file);
+                write!(f, "{function} at {file}:{line}")
+            }
+            (_, _, Some(module)) => write!(f, "{function} from {module}"),
+            _ => write!(f, "{function} at {:#x}", self.address),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -112,24 +129,40 @@ pub(crate) fn hexadecimal<S: Serializer>(
 
 impl Debugger {
     /// Opens a process of a recording and stands at its start. The processes that it makes end with it, or with this one.
-    /// A debugger stays in the thread that opened it.
+    /// Any thread may open one, and pass it on.
     pub fn open(recording: Recording, which: Process, settings: Settings) -> Result<Debugger> {
         let stream = stream_of(&recording, which)?;
         let timeline = Timeline::open(&recording, stream, settings)?;
-        let program = Program::new(&recording);
+        Ok(Debugger::on(recording, timeline))
+    }
+
+    /// A debugger that stands where a timeline of this recording stands. Whoever has a timeline already can give it
+    /// [`Timeline::another`] of the same stream.
+    pub fn on(recording: Recording, timeline: Timeline) -> Debugger {
         let thread = timeline.at().thread;
-        Ok(Debugger {
+        Debugger {
+            program: Program::new(&recording),
             recording,
             timeline,
-            program,
             kept: Kept::default(),
             breakpoints: Breakpoints::default(),
+            foreign: Vec::new(),
             bodies: HashMap::new(),
             images: None,
             thread,
             searches: 0,
             hidden: (thread, 0),
-        })
+        }
+    }
+
+    /// The timeline that it stands on, for questions that nobody has asked a debugger yet. It stays where it is.
+    pub fn another_timeline(&mut self) -> Result<Timeline> {
+        Ok(self.timeline.another()?)
+    }
+
+    /// How much work the program's life is, as far as is known: what progress is measured by.
+    pub fn expect_work(&mut self, work: u64) {
+        self.timeline.expect_work(work);
     }
 
     /// Asked now and then during long work: `true` interrupts it. Also told how far it has come, 0..=1.

@@ -98,6 +98,11 @@ impl Debugger {
         self.stop(reason)
     }
 
+    /// Breakpoints that a front end keeps by itself, such as gdb: steps stop there too, and name none.
+    pub fn set_foreign_breaks(&mut self, breaks: Vec<Break>) {
+        self.foreign = breaks;
+    }
+
     /// How many searches were made so far: what steps and stops cost.
     pub fn searches(&self) -> u64 {
         self.searches
@@ -146,6 +151,7 @@ impl Debugger {
         let mut breaks: Vec<Break> = own.collect();
         if breakpoints {
             breaks.extend(self.breaks());
+            breaks.extend(self.foreign.iter().cloned());
         }
         self.timeline.set_stops(Stops {
             breaks,
@@ -189,7 +195,13 @@ impl Debugger {
             }
             if breakpoints {
                 let hits = self.hits(stop.thread, stop.pc)?;
-                if !hits.is_empty() {
+                let own = |one: &crate::Breakpoint| {
+                    one.enabled && one.locations.iter().any(|at| at.address == stop.pc)
+                };
+                // Their conditions were asked on the way: if none of ours is here, one of them held.
+                let foreign = !self.breakpoints.all.iter().any(own)
+                    && self.foreign.iter().any(|one| one.addr == stop.pc);
+                if !hits.is_empty() || foreign {
                     self.thread = stop.thread;
                     return Ok(Came::Breakpoints(hits));
                 }

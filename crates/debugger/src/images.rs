@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use clew_recording::event::{Effect, Record};
 use clew_recording::maps::{Backing, Change, Source};
@@ -56,7 +56,7 @@ pub struct Loaded {
 
 impl Debugger {
     /// What is mapped at any time of the program's life.
-    pub(crate) fn images(&mut self) -> Result<Rc<Images>> {
+    pub(crate) fn images(&mut self) -> Result<Arc<Images>> {
         if let Some(known) = &self.images {
             return Ok(known.clone());
         }
@@ -87,7 +87,7 @@ impl Debugger {
                 modules.map(&module, &mapping);
             }
         }
-        let images = Rc::new(Images {
+        let images = Arc::new(Images {
             modules,
             first,
             changes,

@@ -86,6 +86,13 @@ pub enum Error {
 
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// Servers with threads hold a debugger: this doesn't compile if it is tied to one of them.
+const _: () = {
+    const fn may_be_passed_on<T: Send>() {}
+    may_be_passed_on::<Debugger>();
+    may_be_passed_on::<Error>();
+};
+
 fn meant(like: &[String]) -> String {
     match like {
         [] => "; a name may have its namespaces, or not".into(),

@@ -1,11 +1,9 @@
 //! The lines of a function. In: a frame of a stack. Out: where statements start in its function, which inlined calls they
 //! are in, what it calls, and how one call of it is told from another.
 
-use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use clew_recording::event::ThreadId;
 use clew_symbols::gimli::Register;
@@ -17,7 +15,8 @@ use crate::debugger::Debugger;
 use crate::going::{MOST_STOPPERS, Stopper};
 use crate::{Error, Result};
 
-pub(crate) type BodyKey = (*const Module, u64, Die);
+/// A module's address, which [`Body`] keeps, its bias, and the function.
+pub(crate) type BodyKey = (usize, u64, Die);
 
 /// Functions that are longer aren't searched for calls.
 const LONGEST: u64 = 4 << 20;
@@ -32,9 +31,9 @@ pub(crate) struct Body {
     pub start: u64,
     pub ranges: Vec<Range<u64>>,
     pub statements: Vec<Statement>,
-    calls: OnceCell<Rc<Callees>>,
+    calls: OnceLock<Arc<Callees>>,
     /// How frames are told at its addresses, once somebody asked.
-    rules: RefCell<HashMap<u64, Option<(Register, i64)>>>,
+    rules: Mutex<HashMap<u64, Option<(Register, i64)>>>,
 }
 
 /// Where a statement starts.
@@ -81,7 +80,7 @@ pub(crate) struct Callees {
 /// A frame in which lines are stepped over.
 pub(crate) struct Standing {
     pub thread: ThreadId,
-    pub body: Rc<Body>,
+    pub body: Arc<Body>,
     pub chain: Vec<Die>,
     /// None between lines, in code that no line has.
     pub line: Option<LineOf>,
@@ -90,7 +89,7 @@ pub(crate) struct Standing {
     /// Where it returns to.
     pub back: Option<Stopper>,
     /// The calls around it: their functions and frames.
-    pub around: Vec<(Rc<Body>, u64)>,
+    pub around: Vec<(Arc<Body>, u64)>,
     pub modules: Modules,
 }
 
@@ -149,7 +148,7 @@ impl Standing {
 
 /// A function without unwind information is told by its stack pointer alone: its frames aren't deeper.
 fn frame_at(modules: &Modules, body: &Body, address: u64, cfa: u64) -> Condition {
-    let mut rules = body.rules.borrow_mut();
+    let mut rules = body.rules.lock().unwrap_or_else(PoisonError::into_inner);
     let rule = rules.entry(address);
     match *rule.or_insert_with(|| modules.cfa_rule(address)) {
         Some((register, offset)) if register.0 <= Registers::RIP.0 => Condition::Frame {
@@ -216,11 +215,11 @@ impl Debugger {
     }
 
     /// The function of a frame that isn't inlined; none without lines.
-    pub(crate) fn body(&mut self, frame: &clew_symbols::Frame) -> Result<Option<Rc<Body>>> {
+    pub(crate) fn body(&mut self, frame: &clew_symbols::Frame) -> Result<Option<Arc<Body>>> {
         let (Some(module), Some(die)) = (&frame.module, frame.die) else {
             return Ok(None);
         };
-        let key = (Arc::as_ptr(module), frame.bias, die);
+        let key = (Arc::as_ptr(module) as usize, frame.bias, die);
         if let Some(known) = self.bodies.get(&key) {
             return Ok(Some(known.clone()));
         }
@@ -263,22 +262,22 @@ impl Debugger {
             });
         }
         let ranges = function.ranges.iter();
-        let body = Rc::new(Body {
+        let body = Arc::new(Body {
             _module: module.clone(),
             entry: moved(function.entry),
             start: moved(module.body_of(function.entry)?),
             ranges: ranges.map(|r| moved(r.start)..moved(r.end)).collect(),
             name: function.name,
             statements,
-            calls: OnceCell::new(),
-            rules: RefCell::default(),
+            calls: OnceLock::new(),
+            rules: Mutex::default(),
         });
         self.bodies.insert(key, body.clone());
         Ok(Some(body))
     }
 
     /// What a function calls, as its code here says.
-    pub(crate) fn callees(&mut self, standing: &Standing) -> Result<Rc<Callees>> {
+    pub(crate) fn callees(&mut self, standing: &Standing) -> Result<Arc<Callees>> {
         let body = &standing.body;
         if let Some(known) = body.calls.get() {
             return Ok(known.clone());
@@ -317,7 +316,7 @@ impl Debugger {
         }
         callees.bodies.sort_unstable();
         callees.bodies.dedup();
-        let callees = Rc::new(callees);
+        let callees = Arc::new(callees);
         Ok(body.calls.get_or_init(|| callees).clone())
     }
 

@@ -15,7 +15,11 @@ fn main() {
         tests.push(common::test(format!("happenings{level}"), move || {
             happenings(level)
         }));
+        tests.push(common::test(format!("in parts{level}"), move || {
+            in_parts(level)
+        }));
     }
+    tests.push(common::test("interrupted", interrupted));
     common::tests(tests)
 }
 
@@ -202,4 +206,51 @@ fn happenings(level: &str) {
         (1, 1, 1),
         "{libraries:?}"
     );
+}
+
+/// Whoever looks at a long way in parts, several at once, sees the same as one who goes all the way.
+fn in_parts(level: &str) {
+    let guest = Guest::new("answers.cpp", &[level]);
+    let mut alone = guest.open_with(Some(1), None);
+    alone.seek("end").unwrap();
+    let thread = alone.thread();
+    for stretch in [400, 3_000, 50_000] {
+        let mut parts = guest.open_with(Some(3), Some(stretch));
+        for name in ["traced", "wide", "main", "malloc", "_dl_relocate_object"] {
+            for most in [1, 3, 4, 9, 10_000] {
+                let expected = alone.calls(name, most);
+                let found = parts.calls(name, most);
+                match (expected, found) {
+                    (Ok(expected), Ok(found)) => {
+                        assert_eq!(found, expected, "{name} {most} {stretch}");
+                    }
+                    // Not every libc has it.
+                    (Err(_), Err(_)) => {}
+                    (expected, found) => panic!("{name}: {expected:?} {found:?}"),
+                }
+            }
+        }
+        parts.seek("end").unwrap();
+        for most in [1, 2, 1_000] {
+            let expected = alone.changes(thread, 0, "watched", most).unwrap();
+            let found = parts.changes(thread, 0, "watched", most).unwrap();
+            assert_eq!(found, expected, "{most} {stretch}");
+        }
+    }
+}
+
+/// What was found until somebody interrupted is told, and that it isn't all.
+fn interrupted() {
+    let guest = Guest::new("answers.cpp", &["-O0"]);
+    let mut debugger = guest.open_with(Some(2), Some(2_000));
+    let all = debugger.calls("traced", 10_000).unwrap();
+    assert!(all.complete && !all.interrupted);
+    let asked = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+    debugger.set_watcher(Box::new(move |_| {
+        let before = asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        before == 0
+    }));
+    let some = debugger.calls("traced", 10_000).unwrap();
+    assert!(!some.complete && some.interrupted);
+    assert!(some.calls.len() < all.calls.len());
 }

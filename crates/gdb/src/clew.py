@@ -176,6 +176,66 @@ def shown(value):
         return "<%s>" % error
 
 
+def whose():
+    """The thread and frame that the user has chosen, as `monitor` takes it."""
+    thread = gdb.selected_thread()
+    if thread is None:
+        return ""
+    tid = thread.ptid[1] or thread.ptid[0]
+    try:
+        level = gdb.selected_frame().level()
+    except gdb.error:
+        level = 0
+    return "@%d.%d " % (tid, level)
+
+
+class Writes(Command):
+    """List all changes of a variable, over the whole recording or the call that it belongs to.
+Usage: clew writes EXPRESSION [-n N]"""
+
+    def __init__(self):
+        super().__init__("clew writes", gdb.COMMAND_STATUS, gdb.COMPLETE_EXPRESSION)
+
+    def do(self, argument):
+        gdb.write(asked("writes " + whose() + argument))
+
+
+class Origin(Command):
+    """Tell where a value comes from: back through moves, threads and system calls to where it was made.
+Usage: clew origin EXPRESSION | $REGISTER"""
+
+    def __init__(self):
+        super().__init__("clew origin", gdb.COMMAND_STATUS, gdb.COMPLETE_EXPRESSION)
+
+    def do(self, argument):
+        if not argument.startswith("$") and argument:
+            value = gdb.parse_and_eval(argument)
+            if value.type.strip_typedefs().code in (gdb.TYPE_CODE_REF, gdb.TYPE_CODE_RVALUE_REF):
+                value = value.referenced_value()
+            if value.address is None:
+                raise gdb.GdbError(
+                    "%s isn't in memory here; ask for a register, as $rax, or a variable that it comes from" % argument
+                )
+            gdb.write("%s = %s\n" % (argument, shown(value)))
+            argument = "*%#x:%d" % (int(value.address), value.type.sizeof)
+        gdb.write(asked("origin " + argument))
+
+
+class Line(Command):
+    """A step from line to line that clew makes: one search, however often a loop on the line runs."""
+
+    def __init__(self, name, text):
+        self.__doc__ = text + "\nUsage: clew %s [N]\nIt is one search, however long the line takes." % name
+        self.name = name
+        super().__init__("clew " + name, gdb.COMMAND_RUNNING, gdb.COMPLETE_NONE)
+
+    def do(self, argument):
+        if argument and not argument.isdecimal():
+            raise gdb.GdbError("clew %s takes a number" % self.name)
+        for _ in range(int(argument or 1)):
+            move(self.name + " " + whose())
+
+
 class WatchTransition(Command):
     """Go to the instruction where an expression becomes true, or stops being true.
 Usage: clew watch-transition EXPRESSION
@@ -307,6 +367,25 @@ Told(
     "Run on from here in a copy that follows no recording.\n"
     "continue and step then run the copy, with what was changed in it; clew back drops it.",
 )
+Told(
+    "calls",
+    "List all calls of a function over the whole recording, with arguments and results.\n"
+    "Usage: clew calls FUNCTION [-n N]",
+    takes=True,
+)
+Told(
+    "output",
+    "List all that was written to standard output and error, with positions.\nUsage: clew output [N]",
+    takes=True,
+)
+Writes()
+Origin()
+Line("next", "Go to the next line of this function, over calls.")
+Line("reverse-next", "Go back to the line before, over calls.")
+Line("step", "Go to the next line, into calls.")
+Line("reverse-step", "Go back to the line before, into calls.")
+Line("finish", "Go to where this function returns to.")
+Line("reverse-finish", "Go back to where this function was called.")
 Seek()
 Last()
 WatchTransition()

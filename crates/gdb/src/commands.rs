@@ -7,9 +7,11 @@
 use std::fmt::Write;
 
 use clew_calls::names;
+use clew_debugger::Step;
 use clew_recording::event::Record;
-use clew_timeline::{Direction, Next, Position, Reason, Stop, Stops, Target, Watch, WatchKind};
+use clew_timeline::{Direction, Next, Position, Reason, Stop, Target};
 
+use crate::questions::Whose;
 use crate::report::{self, Report};
 use crate::resume::Resume;
 use crate::session::{Answer, Session};
@@ -28,6 +30,8 @@ pub enum Move {
     },
     /// To where an expression's truth changes.
     Transition(String),
+    /// From line to line.
+    Lines(Step, Direction, Whose),
     /// Out of a what-if.
     Back,
     /// It went already; gdb had to look at the libraries first.
@@ -43,6 +47,11 @@ bookmarks            list them
 forget NAME          drop one
 threads              all threads, what they are called and what they wait for
 last ADDR LEN        go back to the last change of this memory
+calls FUNCTION       all calls of a function, with arguments and results
+writes EXPR          all changes of a variable
+output               all that was written to standard output and error
+origin EXPR          where a value comes from; also $register
+next, step, finish   from line to line in one search, however long it takes; also reverse-next and so on
 transition EXPR      go to where EXPR changes from true to false, or the other way
 excursion            from here on, continue and step run a copy that follows no recording
 back                 drop the copy: here is what was recorded
@@ -107,6 +116,16 @@ impl Session<'_> {
                 };
                 self.pending = Some(Move::LastChange { addr, len });
             }
+            "calls" => return self.all_calls(rest),
+            "writes" => return self.all_writes(rest),
+            "output" => return self.all_output(rest),
+            "origin" => return self.origin_of(rest),
+            "next" => self.pending = Some(lines(Step::Over, Direction::Forward, rest)?),
+            "reverse-next" => self.pending = Some(lines(Step::Over, Direction::Backward, rest)?),
+            "step" => self.pending = Some(lines(Step::Into, Direction::Forward, rest)?),
+            "reverse-step" => self.pending = Some(lines(Step::Into, Direction::Backward, rest)?),
+            "finish" => self.pending = Some(lines(Step::Out, Direction::Forward, rest)?),
+            "reverse-finish" => self.pending = Some(lines(Step::Out, Direction::Backward, rest)?),
             "transition" if rest.is_empty() => return wrong("transition takes an expression"),
             "transition" => self.pending = Some(Move::Transition(rest.into())),
             "back" => self.pending = Some(Move::Back),
@@ -262,6 +281,14 @@ impl Session<'_> {
             Move::Gone(stop) => return self.there(&stop, how),
             Move::To(target) => self.seek(target)?,
             Move::LastChange { addr, len } => self.last_change(addr, len)?,
+            Move::Lines(step, direction, whose) => {
+                let stop = self.step_lines(step, direction, whose)?;
+                if matches!(stop.reason, Reason::Break | Reason::Interrupted) {
+                    self.forget();
+                    return self.told(&stop, true, how);
+                }
+                stop
+            }
             Move::Back => self.here(),
             Move::Transition(expression) => {
                 let before = self.timeline.position()?;
@@ -344,24 +371,13 @@ impl Session<'_> {
         }
         Ok(report)
     }
+}
 
-    fn last_change(&mut self, addr: u64, len: u64) -> Result<Stop> {
-        let before = self.timeline.position()?;
-        let watch = Watch {
-            addr,
-            len,
-            kind: WatchKind::Change,
-        };
-        self.timeline.set_stops(Stops {
-            watches: vec![watch],
-            ..Stops::default()
-        });
-        let stop = self.timeline.run(Direction::Backward, None)?;
-        if matches!(stop.reason, Reason::Watch { .. } | Reason::Interrupted) {
-            return Ok(stop);
-        }
-        self.say("[clew: this memory doesn't change before here]\n")?;
-        Ok(self.timeline.seek(Target::Position(before))?)
+/// A step from line to line: nothing but who makes it.
+fn lines(step: Step, direction: Direction, rest: &str) -> Result<Move> {
+    match Whose::split(rest) {
+        (whose, "") => Ok(Move::Lines(step, direction, whose)),
+        _ => Err(Error::Command("a step takes no argument".into())),
     }
 }
 

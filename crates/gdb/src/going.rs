@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use clew_calls::names;
-use clew_recording::event::ThreadId;
 use clew_timeline::{Direction, EventStop, Next, Reason, Stop, Target};
 
 use crate::report::{self, Report};
 use crate::resume::{self, Resume};
 use crate::session::{Answer, FAILED, Session, UNKNOWN};
-use crate::{Error, Result, ids, signals, wire};
+use crate::{Error, Result, ids, signals};
 
 const END: &str = "replaylog:end;";
 const BEGIN: &str = "replaylog:begin;";
@@ -121,32 +120,8 @@ impl Session<'_> {
         self.told(&stop, moved, how)
     }
 
-    /// Instructions of a thread as long as they are in this range.
-    fn step_range(&mut self, thread: ThreadId, range: std::ops::Range<u64>) -> Result<Stop> {
-        loop {
-            let stop = self.timeline.step(Direction::Forward, thread)?;
-            let goes_on = stop.reason == Reason::Arrived
-                && stop.thread == thread
-                && range.contains(&stop.pc)
-                && !self.points.has_break(stop.pc);
-            if !goes_on {
-                return Ok(stop);
-            }
-            let interrupted = match &self.wire {
-                Some(wire) => wire::held(wire).wants_interrupt(),
-                None => false,
-            };
-            if interrupted {
-                return Ok(Stop {
-                    reason: Reason::Interrupted,
-                    ..stop
-                });
-            }
-        }
-    }
-
     /// What gdb is told about a stop. `moved`: it didn't stand there before.
-    fn told(&mut self, stop: &Stop, moved: bool, how: Resume) -> Result<Report> {
+    pub(crate) fn told(&mut self, stop: &Stop, moved: bool, how: Resume) -> Result<Report> {
         let tid = self.tid_of(stop.thread)?;
         Ok(match stop.reason {
             // A step's end is no surprise to gdb in the thread that it steps only.

@@ -12,10 +12,10 @@
 //! | `wire`, `hex`, `xml`, `ids` | framing, numbers, documents, names of threads |
 //! | `session` | registers, memory, threads, settings |
 //! | `points` | breakpoints and watchpoints |
-//! | `going`, `resume`, `report` | what makes the program go, and stop replies |
+//! | `going`, `range`, `resume`, `report` | what makes the program go, and stop replies |
 //! | `whatif`, `successors` | writes, and calls of functions |
 //! | `queries`, `libraries`, `files`, `processfs`, `auxv`, `siginfo`, `tls` | what gdb asks for |
-//! | `commands`, `clew.py` | our own commands |
+//! | `commands`, `questions`, `clew.py` | our own commands |
 //! | `launch` | a gdb that is started for the session |
 
 mod auxv;
@@ -29,6 +29,8 @@ mod libraries;
 mod points;
 mod processfs;
 mod queries;
+mod questions;
+mod range;
 mod registers;
 mod report;
 mod resume;
@@ -81,6 +83,13 @@ pub trait Meter {
 pub trait Helper {
     /// The events of the session's stream with these numbers, and a line about each.
     fn events(&mut self, from: u64, to: u64) -> std::result::Result<Vec<(u64, String)>, String>;
+
+    /// Where a value comes from, as text: of where the timeline stands.
+    fn origin(
+        &mut self,
+        timeline: &mut Timeline,
+        what: &str,
+    ) -> std::result::Result<String, String>;
 
     /// Finds where an expression changes from true to false or the other way. Out: the position just before,
     /// and what to say about it.

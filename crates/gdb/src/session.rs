@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use clew_debugger::Debugger;
 use clew_recording::event::{Start, StreamId, ThreadId};
 use clew_recording::reader::Recording;
 use clew_timeline::{Calls, Error as TimelineError, Events, Mapping, Position};
@@ -58,6 +59,8 @@ pub struct Session<'a> {
     pub(crate) recording: &'a Recording,
     pub(crate) timeline: Timeline,
     pub(crate) helper: &'a mut dyn Helper,
+    /// Once it was needed: on a timeline of its own.
+    pub(crate) debugger: Option<Debugger>,
     pub(crate) name: String,
     pub(crate) start: Start,
     pub(crate) stream: StreamId,
@@ -65,6 +68,8 @@ pub struct Session<'a> {
     pub(crate) first: Option<Target>,
     goes_later: bool,
     effort: Arc<Mutex<Effort>>,
+    /// Asked now and then if all is to end.
+    ended: fn() -> bool,
     pub(crate) wire: Option<Arc<Mutex<Wire>>>,
     pub(crate) points: Points,
     /// Signals that gdb doesn't want to hear of: bit n - 1 for signal n.
@@ -133,6 +138,7 @@ impl<'a> Session<'a> {
             recording,
             timeline,
             helper,
+            debugger: None,
             name: settings.name,
             start,
             stream,
@@ -143,6 +149,7 @@ impl<'a> Session<'a> {
                 meter: settings.meter,
                 deadline: None,
             })),
+            ended: || false,
             wire: None,
             points: Points::default(),
             passed: 0,
@@ -172,15 +179,9 @@ impl<'a> Session<'a> {
     pub fn serve(&mut self, socket: UnixStream, ended: fn() -> bool) -> Result<()> {
         let wire = Arc::new(Mutex::new(Wire::new(socket, self.trace)));
         self.wire = Some(wire.clone());
-        let watched = wire.clone();
-        let effort = self.effort.clone();
-        let watcher = move |done| {
-            let mut effort = held(&effort);
-            effort.meter.show(done);
-            let late = effort.deadline.is_some_and(|end| Instant::now() > end);
-            late || ended() || held(&watched).wants_interrupt()
-        };
-        self.timeline.set_watcher(Box::new(watcher));
+        self.ended = ended;
+        let watcher = self.watcher();
+        self.timeline.set_watcher(watcher);
         self.points.clear();
         while !ended() {
             let incoming = held(&wire).next()?;
@@ -203,8 +204,25 @@ impl<'a> Session<'a> {
         self.whatif = None;
         self.pending = None;
         self.timeline.set_watcher(Box::new(|_| false));
+        self.debugger = None;
         self.wire = None;
         Ok(())
+    }
+
+    /// Who looks at long work: it is shown, and ended if gdb or its user wants that.
+    pub(crate) fn watcher(&self) -> Box<dyn FnMut(f64) -> bool + Send> {
+        let (effort, ended) = (self.effort.clone(), self.ended);
+        let wire = self.wire.clone();
+        Box::new(move |done| {
+            let mut effort = held(&effort);
+            effort.meter.show(done);
+            let late = effort.deadline.is_some_and(|end| Instant::now() > end);
+            let wanted = || {
+                let wire = wire.as_ref();
+                wire.is_some_and(|wire| held(wire).wants_interrupt())
+            };
+            late || ended() || wanted()
+        })
     }
 
     pub(crate) fn pid(&self) -> i32 {

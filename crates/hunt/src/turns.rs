@@ -8,7 +8,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use clew_recording::event::{Call, End as CallEnd, Event, Instruction, Record, StreamId, ThreadId};
+use clew_recording::borrowers::{self, Borrowers};
+use clew_recording::event::{End as CallEnd, Event, Instruction, Record, StreamId, ThreadId};
 use clew_recording::reader::Recording;
 use clew_recording::script::{End, Point, Script, Turn};
 
@@ -16,8 +17,6 @@ use crate::HuntError;
 use crate::measure::Schedule;
 
 const SCHED_YIELD: u32 = 24;
-/// clone, fork, vfork, clone3: if they wait, it is for a child that has borrowed the memory.
-const FORKS: [u32; 4] = [56, 57, 58, 435];
 
 /// The schedule of the process with the most work, of the program in it that did that.
 pub fn of(folder: &Path) -> Result<Script, HuntError> {
@@ -105,9 +104,7 @@ impl Family {
 struct Children {
     current: ThreadId,
     pid: i32,
-    /// Children that have borrowed the process's memory are threads of its stream.
-    borrowers: HashMap<ThreadId, i32>,
-    borrows: bool,
+    borrowers: Borrowers,
 }
 
 impl Children {
@@ -115,33 +112,24 @@ impl Children {
         Children {
             current,
             pid,
-            borrowers: HashMap::new(),
-            borrows: false,
+            borrowers: Borrowers::default(),
         }
     }
 
     fn event(&mut self, event: &Event, family: &mut Family) {
-        let pid = *self.borrowers.get(&self.current).unwrap_or(&self.pid);
+        let pid = self.borrowers.pid(self.current).unwrap_or(self.pid);
+        self.borrowers.pass(event);
         let mut add = |child| family.children.entry(pid).or_default().push(child);
         match *event {
             Event::Forked { stream, pid, .. } => {
                 add(pid);
                 family.first.insert(stream, self.current);
             }
-            Event::Call(call) => self.borrows = is_vfork(&call),
-            Event::NewThread { thread, tid } if self.borrows => {
-                self.borrows = false;
-                self.borrowers.insert(thread, tid);
-                add(tid);
-            }
+            Event::NewThread { thread, tid } if self.borrowers.pid(thread).is_some() => add(tid),
             Event::Switched { to, .. } => self.current = to,
             _ => {}
         }
     }
-}
-
-fn is_vfork(call: &Call) -> bool {
-    call.end == CallEnd::Waits && FORKS.contains(&call.nr)
 }
 
 /// Sees the turns of a stream.
@@ -153,9 +141,8 @@ pub(crate) struct Turns {
     several: bool,
     /// The current thread has done something since its last turn ended.
     moved: bool,
-    /// Children that have borrowed the memory: the process waits for them.
-    borrowers: Vec<ThreadId>,
-    borrows: bool,
+    /// The process waits for them.
+    borrowers: Borrowers,
 }
 
 impl Turns {
@@ -166,14 +153,13 @@ impl Turns {
             points: HashMap::new(),
             several: false,
             moved: false,
-            borrowers: Vec::new(),
-            borrows: false,
+            borrowers: Borrowers::default(),
         }
     }
 
     /// False if the event isn't the process's own.
     pub(crate) fn event(&mut self, event: &Event) -> bool {
-        if self.is_borrowed(event) {
+        if self.borrowers.pass(event) {
             return false;
         }
         let place = event.place();
@@ -189,9 +175,8 @@ impl Turns {
                 point.calls = point.calls.saturating_add(1);
                 point.steps = 0;
                 self.moved = true;
-                if is_vfork(&call) {
-                    self.borrows = true;
-                } else if call.end == CallEnd::Waits || call.nr == SCHED_YIELD {
+                let waits = call.end == CallEnd::Waits && !borrowers::lends(&call);
+                if waits || call.nr == SCHED_YIELD {
                     // Also if nobody else could run: a new turn begins all the same.
                     self.end(End::Free);
                 }
@@ -217,29 +202,6 @@ impl Turns {
             }
             Event::Exec { .. } | Event::Exited { .. } | Event::Killed { .. } => self.moved = true,
             _ => {}
-        }
-        true
-    }
-
-    /// Whether this is about a child that has borrowed the memory.
-    fn is_borrowed(&mut self, event: &Event) -> bool {
-        match *event {
-            Event::NewThread { thread, .. } if self.borrows => {
-                self.borrows = false;
-                self.borrowers.push(thread);
-            }
-            // The way back to the parent follows.
-            Event::EndedThread { thread } if self.borrowers.last() == Some(&thread) => {
-                self.borrows = false;
-            }
-            Event::Switched { to, .. } if !self.borrowers.is_empty() => {
-                while self.borrowers.last().is_some_and(|&last| last != to) {
-                    self.borrowers.pop();
-                }
-            }
-            // It may borrow for a child of its own.
-            Event::Call(call) if !self.borrowers.is_empty() => self.borrows = is_vfork(&call),
-            _ => return !self.borrowers.is_empty(),
         }
         true
     }
@@ -278,7 +240,7 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clew_recording::event::Place;
+    use clew_recording::event::{Call, Place};
 
     fn call(ticks: u64, nr: u32, end: CallEnd) -> Event<'static> {
         Event::Call(Call {

@@ -11,6 +11,7 @@
 //! - [`log`]: the log's format
 //! - [`reader`]: from the log back to events
 //! - [`walk`]: where a stream stands after each of its events
+//! - [`borrowers`]: children that have borrowed a process's memory
 //! - [`landings`]: places in long streams at which reading can begin
 //! - [`process`]: which process somebody means
 //! - [`folder`]: where recordings live
@@ -23,6 +24,7 @@
 //! - [`stack`]: what programs were started with
 //! - [`deadlock`]: threads that wait for each other for good
 //! - [`environment`]: the variables that programs were started with
+pub mod borrowers;
 pub mod bundle;
 pub mod bytes;
 pub mod channel;

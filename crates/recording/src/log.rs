@@ -44,7 +44,16 @@ pub enum Kind {
     End,
     /// The process of this stream isn't recorded; its bytes say why, in words.
     Unrecorded,
+    /// Of a later version ([`STATE`] and the like), and nothing is right without it: whoever doesn't know it refuses the log.
+    Needed(u8),
+    /// Of a later version, from [`FIRST_EXTRA`] on: whoever doesn't know it passes it by.
+    Extra(u8),
 }
+
+/// Kept for pages of the state that a recording of a region begins with.
+pub const STATE: u8 = 7;
+/// Kinds of chunks from here on may be passed by.
+pub const FIRST_EXTRA: u8 = 128;
 
 /// How a stream ended, as far as the writer knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,15 +67,6 @@ pub enum StreamEnd {
 }
 
 impl Kind {
-    const ALL: [Kind; 6] = [
-        Kind::Records,
-        Kind::StreamEnd(StreamEnd::Ended),
-        Kind::StreamEnd(StreamEnd::Exec),
-        Kind::StreamEnd(StreamEnd::Gone),
-        Kind::End,
-        Kind::Unrecorded,
-    ];
-
     /// In the file, kinds are numbered from 1.
     fn code(self) -> u8 {
         match self {
@@ -74,11 +74,22 @@ impl Kind {
             Kind::StreamEnd(end) => 2 + end as u8,
             Kind::End => 5,
             Kind::Unrecorded => 6,
+            Kind::Needed(code) | Kind::Extra(code) => code,
         }
     }
 
     fn of(code: u8) -> Option<Kind> {
-        Kind::ALL.get((code as usize).checked_sub(1)?).copied()
+        Some(match code {
+            0 => return None,
+            1 => Kind::Records,
+            2 => Kind::StreamEnd(StreamEnd::Ended),
+            3 => Kind::StreamEnd(StreamEnd::Exec),
+            4 => Kind::StreamEnd(StreamEnd::Gone),
+            5 => Kind::End,
+            6 => Kind::Unrecorded,
+            STATE..FIRST_EXTRA => Kind::Needed(code),
+            FIRST_EXTRA.. => Kind::Extra(code),
+        })
     }
 }
 
@@ -158,6 +169,7 @@ impl Chunk {
                 Kind::Records | Kind::Unrecorded => chunk.stream != 0 && chunk.raw != 0,
                 Kind::StreamEnd(_) => chunk.stream != 0 && chunk.raw == 0,
                 Kind::End => chunk.stream == 0 && chunk.raw == 0,
+                Kind::Needed(_) | Kind::Extra(_) => true,
             };
         good.then_some(chunk)
     }

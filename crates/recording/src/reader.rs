@@ -33,6 +33,11 @@ pub enum OpenError {
         log::VERSION
     )]
     Newer { path: PathBuf, found: u32 },
+    #[error(
+        "{path}: it holds what this clew doesn't know (a chunk of kind {kind}) and can't do without; replay it with the clew \
+         that made it"
+    )]
+    Needs { path: PathBuf, kind: u8 },
     #[error("{0}: nothing was recorded: the log ends before the first event; record again")]
     Empty(PathBuf),
     #[error("{path}: {error}")]
@@ -86,7 +91,8 @@ pub struct Unrecorded {
 /// A chunk and where its bytes begin in the log.
 type Placed = (u64, Chunk);
 
-/// An open recording.
+/// An open recording. A clone reads the same file.
+#[derive(Clone)]
 pub struct Recording {
     folder: PathBuf,
     file: Arc<File>,
@@ -133,6 +139,9 @@ impl Recording {
         };
         check_header(&file, &path)?;
         let scan = Scan::of(&file, Scan::CHECKED).map_err(wrap)?;
+        if let Some(kind) = scan.needs {
+            return Err(OpenError::Needs { path, kind });
+        }
         let mut recording = Recording {
             folder: folder.into(),
             file: Arc::new(file),
@@ -341,6 +350,8 @@ struct Scan {
     /// In order of their numbers.
     streams: Vec<Scanned>,
     unrecorded: Vec<Unrecorded>,
+    /// The first kind of chunk that can't be done without, and isn't known.
+    needs: Option<u8>,
     complete: bool,
     good: u64,
 }
@@ -370,9 +381,14 @@ impl Scan {
             .map_or(FILE_HEADER as u64, |(at, chunk)| at + chunk.stored as u64);
         let mut streams = std::collections::BTreeMap::new();
         let mut unrecorded = Vec::new();
+        let mut needs = None;
         for (at, chunk) in all {
             match chunk.kind {
-                Kind::End => continue,
+                Kind::End | Kind::Extra(_) => continue,
+                Kind::Needed(kind) => {
+                    needs = needs.or(Some(kind));
+                    continue;
+                }
                 Kind::Unrecorded => {
                     let mut text = Vec::new();
                     let read = Unpacker::default().unpack(file, &chunk, at, &[], &mut text)?;
@@ -402,6 +418,7 @@ impl Scan {
         Ok(Scan {
             streams: streams.into_values().collect(),
             unrecorded,
+            needs,
             complete,
             good,
         })

@@ -103,6 +103,69 @@ fn a_whole_log_is_whole() {
     assert_eq!(read(&folder), Some(found));
 }
 
+/// A log with a chunk of this kind after so many others.
+fn log_with(kind: Kind, after: usize) -> (Vec<u8>, usize, [u64; 2]) {
+    let mut bytes = file_header().to_vec();
+    let mut packer = Packer::default();
+    let mut sources = [Source::new(1), Source::new(2)];
+    let mut room = vec![0; LONGEST_RECORD];
+    let mut at = 0;
+    for n in 0..6 {
+        if n == after {
+            let state: Vec<u8> = (0..5_000u32).map(|n| (n * n) as u8).collect();
+            at = bytes.len();
+            bytes.extend_from_slice(packer.pack(kind, 1, &state, &[]));
+        }
+        let which = n % 2;
+        let len = sources[which].next(&mut room);
+        bytes.extend_from_slice(packer.pack(Kind::Records, which as u32 + 1, &room[..len], &[]));
+    }
+    for (kind, stream) in [
+        (Kind::StreamEnd(StreamEnd::Ended), 1),
+        (Kind::StreamEnd(StreamEnd::Ended), 2),
+        (Kind::End, 0),
+    ] {
+        bytes.extend_from_slice(packer.pack(kind, stream, &[], &[]));
+    }
+    (bytes, at, sources.map(|source| source.records))
+}
+
+/// Later versions add kinds of chunks. Some may be passed by; without others nothing is right, and that is said.
+#[test]
+fn kinds_of_later_versions() {
+    let folder = Folder::new();
+    for extra in [log::FIRST_EXTRA, 200, 255] {
+        let (bytes, at, records) = log_with(Kind::Extra(extra), 3);
+        let file = write(&folder, &bytes);
+        let found = read(&folder).unwrap();
+        assert!(found.complete && !found.damaged);
+        assert_eq!(found.records, records);
+        // Cut in the midst of it, it ends before it.
+        file.set_len(at as u64 + 40).unwrap();
+        let cut = read(&folder).unwrap();
+        assert!(!cut.complete && !cut.damaged);
+        assert_eq!(cut.records, [2, 1]);
+    }
+    for needed in [log::STATE, 100, log::FIRST_EXTRA - 1] {
+        let (bytes, at, _) = log_with(Kind::Needed(needed), 2);
+        let file = write(&folder, &bytes);
+        let error = match Recording::open(folder.path()) {
+            Err(error @ OpenError::Needs { .. }) => error.to_string(),
+            other => panic!("{:?}", other.err()),
+        };
+        assert!(error.contains(&format!("kind {needed}")), "{error}");
+        assert!(error.contains("replay it with the clew that made it"));
+        // Cut off before it is whole, nobody knows that it would be needed.
+        file.set_len(at as u64 + 40).unwrap();
+        assert_eq!(read(&folder).unwrap().records, [1, 1]);
+    }
+    // A damaged kind is damage, as the header's checksum says.
+    let (mut bytes, at, _) = log_with(Kind::Extra(200), 3);
+    bytes[at + 4] = 7;
+    write(&folder, &bytes);
+    assert!(!read(&folder).unwrap().complete);
+}
+
 #[test]
 fn a_log_cut_at_any_byte_is_a_prefix() {
     let folder = Folder::new();

@@ -9,7 +9,7 @@ use gimli::{
     AttributeValue, DieReference, Evaluation, EvaluationResult, Expression, Location, Piece,
     Reader as _, Register, Value, ValueType, constants as dw,
 };
-use std::rc::Rc;
+use std::sync::Arc;
 
 mod entry;
 mod tls;
@@ -419,7 +419,7 @@ fn constant_bytes(value: &AttributeValue<Reader>, size: Option<u64>) -> Result<P
     bytes.resize(size, 0);
     Ok(Place::Bytes {
         bytes: bytes.into(),
-        missing: Rc::new([]),
+        missing: Arc::new([]),
     })
 }
 

@@ -95,22 +95,32 @@ impl Module {
     }
 
     /// What to add to this module's addresses if its file, from `offset` on, is mapped at
-    /// `mapped_at`; none if no program header covers that offset.
+    /// `mapped_at`; none if no program header covers that offset. Where several do, the likeliest: who knows what else is
+    /// mapped of the module asks for [`Module::biases`].
     pub fn bias(&self, mapped_at: u64, offset: u64) -> Option<u64> {
+        self.biases(mapped_at, offset).next()
+    }
+
+    /// The same for each program header that it may be, the likeliest first. Segments may share a page of the file, and then
+    /// nothing about a single mapping of that page says whose it is.
+    pub fn biases(&self, mapped_at: u64, offset: u64) -> impl Iterator<Item = u64> + '_ {
         const PAGE: u64 = 4096;
-        let covers = |segment: &&Segment| {
+        let first_page = |segment: &Segment| segment.offset & !(PAGE - 1);
+        let covers = move |segment: &&Segment| {
             let end = segment.offset.saturating_add(segment.file_size);
-            (segment.offset & !(PAGE - 1)..end).contains(&offset)
+            (first_page(segment)..end).contains(&offset)
         };
-        let starts = |segment: &&Segment| segment.offset & !(PAGE - 1) == offset;
         let candidates = || self.elf.segments.iter().filter(covers);
-        // Two segments may share a page of the file: a mapping that starts there is the later's.
-        let segment = candidates().find(starts).or_else(|| candidates().next())?;
-        let address = segment
-            .address
-            .wrapping_add(offset)
-            .wrapping_sub(segment.offset);
-        Some(mapped_at.wrapping_sub(address))
+        // A mapping that starts where two meet is the later's.
+        let starts = candidates().filter(move |segment| first_page(segment) == offset);
+        let others = candidates().filter(move |segment| first_page(segment) != offset);
+        starts.chain(others).map(move |segment| {
+            let address = segment
+                .address
+                .wrapping_add(offset)
+                .wrapping_sub(segment.offset);
+            mapped_at.wrapping_sub(address)
+        })
     }
 
     /// The DWARF sections, of the file itself or its separate debug file; empty sections if there

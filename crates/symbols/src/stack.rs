@@ -5,7 +5,7 @@ use crate::{
     Die, Error, Frame, Function, Image, Line, Module, Modules, Registers, Stack, StackEnd,
 };
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// More frames than a person or a tool can use.
 const MAX_FRAMES: usize = 1 << 16;
@@ -88,11 +88,11 @@ impl Modules {
         let (raw, end) = self.unwind(registers, memory, limit);
         let mut frames = Vec::new();
         // Recursion comes to the same places again and again.
-        let mut known: HashMap<u64, Rc<Found>> = HashMap::new();
+        let mut known: HashMap<u64, Arc<Found>> = HashMap::new();
         for raw in &raw {
             let found = known
                 .entry(raw.lookup)
-                .or_insert_with(|| Rc::new(self.found(raw.lookup)));
+                .or_insert_with(|| Arc::new(self.found(raw.lookup)));
             self.add_frames(raw, found, &mut frames);
             if frames.len() > MAX_WITH_INLINED {
                 return Stack {

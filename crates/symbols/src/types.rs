@@ -5,7 +5,6 @@
 use crate::{Die, Module};
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::rc::Rc;
 use std::sync::Arc;
 
 mod name;
@@ -49,31 +48,31 @@ pub enum Type {
     Void,
     Base(Base),
     Pointer {
-        to: Rc<Type>,
+        to: Arc<Type>,
         /// Rust names its pointers (`&str`).
-        name: Option<Rc<str>>,
+        name: Option<Arc<str>>,
     },
-    Reference(Rc<Type>),
+    Reference(Arc<Type>),
     Array {
-        of: Rc<Type>,
+        of: Arc<Type>,
         /// `None` if only the running program knows, or nobody.
         count: Option<u64>,
     },
-    Record(Rc<Record>),
-    Enum(Rc<Enum>),
-    Function(Rc<Function>),
+    Record(Arc<Record>),
+    Enum(Arc<Enum>),
+    Function(Arc<Function>),
     /// A typedef.
     Named {
-        name: Rc<str>,
-        of: Rc<Type>,
+        name: Arc<str>,
+        of: Arc<Type>,
     },
     Qualified {
         word: &'static str,
-        of: Rc<Type>,
+        of: Arc<Type>,
     },
     /// What C expressions can do nothing with: pointers to members, complex numbers and the like.
     Other {
-        name: Rc<str>,
+        name: Arc<str>,
         size: u64,
     },
     /// Not looked at yet.
@@ -82,7 +81,7 @@ pub enum Type {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Base {
-    pub name: Rc<str>,
+    pub name: Arc<str>,
     pub size: u8,
     pub kind: BaseKind,
 }
@@ -111,7 +110,7 @@ pub enum RecordKind {
 pub struct Record {
     pub kind: RecordKind,
     /// With its namespaces; none for those without a name.
-    pub name: Option<Rc<str>>,
+    pub name: Option<Arc<str>>,
     pub language: Language,
     pub size: u64,
     /// Only declared: what is in it isn't known.
@@ -126,7 +125,7 @@ pub struct Record {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Member {
     /// None for anonymous structs and unions, whose members count as the outer's.
-    pub name: Option<Rc<str>>,
+    pub name: Option<Arc<str>>,
     pub of: Type,
     pub offset: Offset,
     pub bits: Option<Bits>,
@@ -166,10 +165,10 @@ pub struct Variant {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Enum {
-    pub name: Option<Rc<str>>,
+    pub name: Option<Arc<str>>,
     pub language: Language,
     pub base: Base,
-    pub values: Vec<(Rc<str>, i128)>,
+    pub values: Vec<(Arc<str>, i128)>,
     /// C++'s `enum class`.
     pub scoped: bool,
 }
@@ -210,7 +209,7 @@ impl Type {
 
     pub fn pointer(self) -> Type {
         Type::Pointer {
-            to: Rc::new(self),
+            to: Arc::new(self),
             name: None,
         }
     }

@@ -5,7 +5,7 @@ use crate::types::{Base, BaseKind, Bits, Entry, Member, Offset, Type};
 use crate::variables::Catalog;
 use crate::{Frame, Modules, Registers};
 use std::ops::Range;
-use std::rc::Rc;
+use std::sync::Arc;
 
 mod containers;
 mod number;
@@ -50,9 +50,9 @@ pub enum Place {
     Memory(u64),
     /// Nowhere: a result, a register's contents, something put together.
     Bytes {
-        bytes: Rc<[u8]>,
+        bytes: Arc<[u8]>,
         /// Parts that were optimised away.
-        missing: Rc<[Range<usize>]>,
+        missing: Arc<[Range<usize>]>,
     },
     /// A pointer that was optimised away, though what it points at is known.
     Synthetic {
@@ -88,7 +88,7 @@ impl Value {
             of,
             Place::Bytes {
                 bytes: bytes.into(),
-                missing: Rc::new([]),
+                missing: Arc::new([]),
             },
         )
     }

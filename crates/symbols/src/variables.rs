@@ -7,8 +7,7 @@ use crate::{Die, Error, Modules, modules::Image};
 use gimli::UnitOffset;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::location::is_program;
 
@@ -23,13 +22,14 @@ pub use scope::{Block, Scope, Variable};
 pub use symbols::{ElfSymbol, SymbolKind};
 
 /// What has been read of the modules' debugging information, kept for the next question. One serves
-/// a whole session: nothing in it depends on where the program stands.
+/// a whole session: nothing in it depends on where the program stands. It may go from thread to thread.
 #[derive(Default)]
 pub struct Catalog {
     pub(crate) types: RefCell<HashMap<Entry, Type>>,
     /// How many questions are being answered for the sake of others.
     depth: Cell<usize>,
-    modules: RefCell<HashMap<*const crate::Module, Rc<Indexed>>>,
+    /// By the modules' addresses, which [`Indexed`] keeps.
+    modules: RefCell<HashMap<usize, Arc<Indexed>>>,
 }
 
 /// Questions that lead to themselves end.
@@ -48,11 +48,11 @@ impl Drop for Deeper<'_> {
 struct Indexed {
     /// Keeps the address, which is the key, from being another module's.
     module: Arc<crate::Module>,
-    units: RefCell<HashMap<usize, Rc<UnitIndex>>>,
-    names: std::cell::OnceCell<Result<ModuleIndex, Error>>,
-    program: std::cell::OnceCell<bool>,
-    symbols: std::cell::OnceCell<symbols::Table>,
-    tls: std::cell::OnceCell<Option<crate::location::TlsBlock>>,
+    units: Mutex<HashMap<usize, Arc<UnitIndex>>>,
+    names: OnceLock<Result<ModuleIndex, Error>>,
+    program: OnceLock<bool>,
+    symbols: OnceLock<symbols::Table>,
+    tls: OnceLock<Option<crate::location::TlsBlock>>,
 }
 
 /// In which modules a name is looked for.
@@ -87,25 +87,29 @@ impl Catalog {
         })
     }
 
-    fn indexed(&self, module: &Arc<crate::Module>) -> Rc<Indexed> {
+    fn indexed(&self, module: &Arc<crate::Module>) -> Arc<Indexed> {
         let mut modules = self.modules.borrow_mut();
         let new = || {
-            Rc::new(Indexed {
+            Arc::new(Indexed {
                 module: module.clone(),
-                units: RefCell::default(),
-                names: std::cell::OnceCell::new(),
-                program: std::cell::OnceCell::new(),
-                symbols: std::cell::OnceCell::new(),
-                tls: std::cell::OnceCell::new(),
+                units: Mutex::default(),
+                names: OnceLock::new(),
+                program: OnceLock::new(),
+                symbols: OnceLock::new(),
+                tls: OnceLock::new(),
             })
         };
         modules
-            .entry(Arc::as_ptr(module))
+            .entry(Arc::as_ptr(module) as usize)
             .or_insert_with(new)
             .clone()
     }
 
-    fn unit_index(&self, module: &Arc<crate::Module>, unit: usize) -> Result<Rc<UnitIndex>, Error> {
+    fn unit_index(
+        &self,
+        module: &Arc<crate::Module>,
+        unit: usize,
+    ) -> Result<Arc<UnitIndex>, Error> {
         self.indexed(module).unit(unit)
     }
 
@@ -138,7 +142,7 @@ impl Catalog {
     }
 
     /// An entry's name with its namespaces; none if it has no name.
-    pub fn path(&self, entry: &Entry) -> Result<Option<Rc<str>>, Error> {
+    pub fn path(&self, entry: &Entry) -> Result<Option<Arc<str>>, Error> {
         let Some(_deeper) = self.deeper() else {
             return Ok(None);
         };
@@ -201,7 +205,7 @@ impl Catalog {
         modules: &Modules,
         pc: u64,
         most: usize,
-    ) -> Result<Vec<(Rc<str>, Found)>, Error> {
+    ) -> Result<Vec<(Arc<str>, Found)>, Error> {
         let Some(image) = modules.find(pc) else {
             return Ok(Vec::new());
         };
@@ -217,7 +221,11 @@ impl Catalog {
 
     /// The names of all functions (or variables) of a module, as its debugging information has them, with their
     /// namespaces.
-    pub fn names_of(&self, module: &Arc<crate::Module>, kind: Kind) -> Result<Vec<Rc<str>>, Error> {
+    pub fn names_of(
+        &self,
+        module: &Arc<crate::Module>,
+        kind: Kind,
+    ) -> Result<Vec<Arc<str>>, Error> {
         let indexed = self.indexed(module);
         let mut all = Vec::new();
         for number in 0..module.unit_count()? {
@@ -284,12 +292,16 @@ impl Catalog {
 }
 
 impl Indexed {
-    fn unit(&self, number: usize) -> Result<Rc<UnitIndex>, Error> {
-        if let Some(known) = self.units.borrow().get(&number) {
+    fn units(&self) -> MutexGuard<'_, HashMap<usize, Arc<UnitIndex>>> {
+        self.units.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unit(&self, number: usize) -> Result<Arc<UnitIndex>, Error> {
+        if let Some(known) = self.units().get(&number) {
             return Ok(known.clone());
         }
-        let index = Rc::new(UnitIndex::read(&self.module, number)?);
-        self.units.borrow_mut().insert(number, index.clone());
+        let index = Arc::new(UnitIndex::read(&self.module, number)?);
+        self.units().insert(number, index.clone());
         Ok(index)
     }
 

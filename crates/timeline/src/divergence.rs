@@ -107,11 +107,11 @@ impl Timeline {
         let limit = found.limit();
         self.divergence = Some(found);
         self.end = None;
-        self.snapshots
-            .retain(|snapshot| snapshot.position.event <= limit.event);
+        let mut snapshots = self.snapshots.hold();
+        snapshots.retain(|snapshot| snapshot.position.event <= limit.event);
         let command = Command::Limit(limit);
         let here = self.here.iter_mut();
-        for worker in self.snapshots.workers().chain(here) {
+        for worker in snapshots.workers().chain(here) {
             // One that is dead is noticed when it is needed.
             let _ = worker.send(&command);
         }

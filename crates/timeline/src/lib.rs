@@ -18,6 +18,7 @@
 //! * `transition`, `watch`: where a condition flips
 //! * `touches`: accesses of different threads to the same memory
 //! * `history`: all calls of functions, all changes of a piece of memory
+//! * `stretches`: a question about a long way, asked on all cores
 //! * `trace`: all instructions of a stretch and what they touched
 //! * `snapshots`, `usage`: who stands where, who is to go, and what it all takes
 //! * `worker`, `pool`: processes and the words that pass between them and this one
@@ -36,6 +37,7 @@ mod seek;
 mod snapshots;
 mod stepping;
 mod story;
+mod stretches;
 mod timeline;
 mod touches;
 pub mod trace;
@@ -93,6 +95,8 @@ pub struct Settings {
     pub latency: Duration,
     /// Searches use so many processes at once; `None` is one for each core.
     pub jobs: Option<usize>,
+    /// A question about a long way is asked in parts of so much work; `None` is what takes some tenths of a second.
+    pub stretch: Option<u64>,
     /// Replay without the lock around processes, where the kernel hasn't got it.
     pub unlocked: bool,
     /// Compare memory wherever the recording has a checksum of it.
@@ -109,6 +113,7 @@ impl Settings {
             memory: None,
             latency: Duration::from_millis(50),
             jobs: None,
+            stretch: None,
             unlocked: false,
             verify: false,
             program: None,

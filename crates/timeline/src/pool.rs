@@ -1,6 +1,8 @@
 //! What all workers share: their channels, the ends that are still to be waited for, and the watcher who
 //! may interrupt.
 //!
+//! Timelines of one stream share the processes ([`Processes`]); each has a watcher of its own ([`Pool`]).
+//!
 //! A channel's other end is open in every worker, so nothing on it tells of a death: that is what
 //! descriptors of processes are for. A channel is used again only when its worker is dead and reaped
 //! and nothing that it said is left.
@@ -25,23 +27,29 @@ pub const WATCH: Duration = Duration::from_millis(40);
 
 type Watcher = Box<dyn FnMut(f64) -> bool + Send>;
 
+/// The processes of a stream, as one timeline sees them.
 pub struct Pool {
-    channels: Vec<OwnedFd>,
-    free: Mutex<Vec<u32>>,
-    /// Killed, not yet reaped.
-    dying: Mutex<Vec<(Pid, u32)>>,
+    processes: Arc<Processes>,
     watcher: Mutex<Option<Watcher>>,
     asked: Mutex<Instant>,
     interrupted: Mutex<bool>,
     /// How far the work under way has come, 0..=1.
     progress: Mutex<f64>,
+}
+
+/// What belongs to all timelines of a stream.
+struct Processes {
+    channels: Vec<OwnedFd>,
+    free: Mutex<Vec<u32>>,
+    /// Killed, not yet reaped.
+    dying: Mutex<Vec<(Pid, u32)>>,
     /// Where packets are put together.
     room: Mutex<Vec<u8>>,
     /// What workers say on stderr: an engine's last words.
     words: Mutex<PipeReader>,
     guard: Option<Guard>,
-    /// The worker that was told to fork.
-    forks: Mutex<Option<i32>>,
+    /// The workers that were told to fork. Held while they are answered, too: only one of several threads may.
+    forks: Mutex<Vec<i32>>,
     /// Buffers that no worker uses, by number; mapped when first needed.
     buffers: Mutex<Vec<(u32, Unused)>>,
     /// All workers end when this is closed.
@@ -75,7 +83,7 @@ impl Drop for Buffer {
         if let Some(ring) = self.ring.take() {
             ring.discard();
             let unused = (self.number, Unused::Ring(ring));
-            lock(&self.pool.buffers).push(unused);
+            lock(&self.pool.processes.buffers).push(unused);
         }
     }
 }
@@ -104,26 +112,37 @@ impl Pool {
         let _ = rustix::io::ioctl_fionbio(&words, true);
         // The first is the first worker's.
         let free = (1..channels.len() as u32).rev().collect();
-        Pool {
+        Pool::of(Arc::new(Processes {
             channels,
             free: Mutex::new(free),
             dying: Mutex::default(),
+            room: Mutex::new(vec![0; LONGEST + 1]),
+            words: Mutex::new(words),
+            guard,
+            forks: Mutex::default(),
+            buffers: Mutex::new(buffers),
+            _leash: leash,
+        }))
+    }
+
+    fn of(processes: Arc<Processes>) -> Pool {
+        Pool {
+            processes,
             watcher: Mutex::new(None),
             asked: Mutex::new(Instant::now()),
             interrupted: Mutex::new(false),
             progress: Mutex::new(0.0),
-            room: Mutex::new(vec![0; LONGEST + 1]),
-            words: Mutex::new(words),
-            guard,
-            forks: Mutex::new(None),
-            buffers: Mutex::new(buffers),
-            _leash: leash,
         }
+    }
+
+    /// The same processes for another timeline, which nobody watches yet.
+    pub fn another(&self) -> Pool {
+        Pool::of(self.processes.clone())
     }
 
     /// A buffer for what a worker is to see.
     pub fn buffer(self: &Arc<Pool>) -> Result<Buffer> {
-        let unused = lock(&self.buffers).pop();
+        let unused = lock(&self.processes.buffers).pop();
         let (number, unused) =
             unused.ok_or_else(|| Error::Refused("too many analyses are at work".into()))?;
         let ring = match unused {
@@ -142,38 +161,115 @@ impl Pool {
     }
 
     pub fn channel(&self, number: u32) -> BorrowedFd<'_> {
-        self.channels[number as usize].as_fd()
+        self.processes.channels[number as usize].as_fd()
     }
 
     /// A channel for a new worker.
     pub fn take(&self) -> Result<u32> {
-        self.reap(WaitOptions::NOHANG);
-        if lock(&self.free).is_empty() {
-            self.reap(WaitOptions::empty());
+        let processes = &self.processes;
+        processes.reap(WaitOptions::NOHANG);
+        if lock(&processes.free).is_empty() {
+            processes.reap(WaitOptions::empty());
         }
-        let channel = lock(&self.free).pop();
+        let channel = lock(&processes.free).pop();
         channel.ok_or_else(|| Error::Refused("too many processes are at work".into()))
     }
 
     /// Nobody was made for this channel.
     pub fn give_back(&self, channel: u32) {
-        lock(&self.free).push(channel);
+        lock(&self.processes.free).push(channel);
     }
 
     /// This worker was killed; its channel is free once it is reaped.
     pub fn bury(&self, pid: Pid, channel: u32) {
-        lock(&self.dying).push((pid, channel));
-        self.reap(WaitOptions::NOHANG);
+        lock(&self.processes.dying).push((pid, channel));
+        self.processes.reap(WaitOptions::NOHANG);
     }
 
     /// This worker is dead and reaped.
     pub fn buried(&self, channel: u32) {
-        while self.receive(channel, |_| ()).is_some() {}
-        lock(&self.free).push(channel);
+        self.processes.buried(channel);
     }
 
     pub fn reap_all(&self) {
-        self.reap(WaitOptions::empty());
+        self.processes.reap(WaitOptions::empty());
+    }
+
+    /// This worker is told to fork: once.
+    pub fn let_fork(&self, pid: i32) {
+        lock(&self.processes.forks).push(pid);
+    }
+
+    /// It has answered, or won't: it may not fork any more.
+    pub fn has_forked(&self, pid: i32) {
+        lock(&self.processes.forks).retain(|told| *told != pid);
+    }
+
+    /// What becomes readable when a worker wants to fork.
+    pub fn forks(&self) -> Option<BorrowedFd<'_>> {
+        self.processes.guard.as_ref().map(Guard::as_fd)
+    }
+
+    /// Lets the workers fork that were told to, each once, and nobody else: workers are believed nothing.
+    pub fn answer_forks(&self) {
+        if let Some(guard) = &self.processes.guard {
+            let told = &mut *lock(&self.processes.forks);
+            guard.answer(|pid| match told.iter().position(|told| *told == pid) {
+                Some(n) => {
+                    told.swap_remove(n);
+                    Verdict::Allowed
+                }
+                None => Verdict::Refused,
+            });
+        }
+    }
+
+    /// What `read` makes of the next packet there, if there is one.
+    pub fn receive<T>(&self, channel: u32, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        self.processes.receive(channel, read)
+    }
+
+    pub fn set_watcher(&self, watcher: Watcher) {
+        *lock(&self.watcher) = Some(watcher);
+    }
+
+    /// Something begins that may take long.
+    pub fn begin(&self) {
+        set(&self.interrupted, false);
+        set(&self.progress, 0.0);
+        // One that was asked for meanwhile is noticed at once.
+        set(&self.asked, Instant::now() - WATCH);
+    }
+
+    pub fn set_progress(&self, done: f64) {
+        set(&self.progress, done.clamp(0.0, 1.0));
+    }
+
+    /// Asks the watcher if it is time; whether this work is to end.
+    pub fn interrupted(&self) -> bool {
+        if !*lock(&self.interrupted) && lock(&self.asked).elapsed() >= WATCH {
+            set(&self.asked, Instant::now());
+            self.processes.pass_on();
+            if let Some(watcher) = &mut *lock(&self.watcher) {
+                set(&self.interrupted, watcher(*lock(&self.progress)));
+            }
+        }
+        *lock(&self.interrupted)
+    }
+}
+
+impl Processes {
+    /// Passes on what workers say to people.
+    fn pass_on(&self) {
+        let mut room = [0; 1024];
+        while let Ok(len @ 1..) = lock(&self.words).read(&mut room) {
+            let _ = std::io::stderr().write_all(&room[..len]);
+        }
+    }
+
+    fn buried(&self, channel: u32) {
+        while self.receive(channel, |_| ()).is_some() {}
+        lock(&self.free).push(channel);
     }
 
     fn reap(&self, options: WaitOptions) {
@@ -194,34 +290,11 @@ impl Pool {
         }
     }
 
-    /// This worker is told to fork: once.
-    pub fn let_fork(&self, pid: i32) {
-        set(&self.forks, Some(pid));
-    }
-
-    /// What becomes readable when a worker wants to fork.
-    pub fn forks(&self) -> Option<BorrowedFd<'_>> {
-        self.guard.as_ref().map(Guard::as_fd)
-    }
-
-    /// Lets the worker fork that was told to, and nobody else: workers are believed nothing.
-    pub fn answer_forks(&self) {
-        if let Some(guard) = &self.guard {
-            guard.answer(|pid| {
-                let told = &mut *lock(&self.forks);
-                match told.take_if(|told| *told == pid) {
-                    Some(_) => Verdict::Allowed,
-                    None => Verdict::Refused,
-                }
-            });
-        }
-    }
-
-    /// What `read` makes of the next packet there, if there is one.
-    pub fn receive<T>(&self, channel: u32, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
+    fn receive<T>(&self, channel: u32, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
         let room = &mut *lock(&self.room);
+        let fd = self.channels[channel as usize].as_fd();
         loop {
-            match recv(self.channel(channel), &mut room[..], RecvFlags::DONTWAIT) {
+            match recv(fd, &mut room[..], RecvFlags::DONTWAIT) {
                 Ok((_, 0)) => return None,
                 Ok((_, len)) => return Some(read(&room[..len.min(LONGEST + 1)])),
                 Err(Errno::INTR) => continue,
@@ -229,47 +302,11 @@ impl Pool {
             }
         }
     }
-
-    pub fn set_watcher(&self, watcher: Watcher) {
-        *lock(&self.watcher) = Some(watcher);
-    }
-
-    /// Something begins that may take long.
-    pub fn begin(&self) {
-        set(&self.interrupted, false);
-        set(&self.progress, 0.0);
-        // One that was asked for meanwhile is noticed at once.
-        set(&self.asked, Instant::now() - WATCH);
-    }
-
-    pub fn set_progress(&self, done: f64) {
-        set(&self.progress, done.clamp(0.0, 1.0));
-    }
-
-    /// Passes on what workers say to people.
-    fn pass_on(&self) {
-        let mut room = [0; 1024];
-        while let Ok(len @ 1..) = lock(&self.words).read(&mut room) {
-            let _ = std::io::stderr().write_all(&room[..len]);
-        }
-    }
-
-    /// Asks the watcher if it is time; whether this work is to end.
-    pub fn interrupted(&self) -> bool {
-        if !*lock(&self.interrupted) && lock(&self.asked).elapsed() >= WATCH {
-            set(&self.asked, Instant::now());
-            self.pass_on();
-            if let Some(watcher) = &mut *lock(&self.watcher) {
-                set(&self.interrupted, watcher(*lock(&self.progress)));
-            }
-        }
-        *lock(&self.interrupted)
-    }
 }
 
-impl Drop for Pool {
+impl Drop for Processes {
     fn drop(&mut self) {
-        self.reap_all();
+        self.reap(WaitOptions::empty());
         self.pass_on();
     }
 }

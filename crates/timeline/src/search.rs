@@ -89,8 +89,11 @@ impl Timeline {
     /// Leaves snapshots before this place, if the nearest one is far.
     pub(crate) fn densify_here(&mut self) -> Result<()> {
         let at = self.at;
-        if let Some(nearest) = self.snapshots.before(tick_of(&at)) {
-            let (id, work) = (nearest.id, nearest.work());
+        let nearest = self.snapshots.tell(|all| {
+            let nearest = all.before(tick_of(&at))?;
+            Some((nearest.id, nearest.work()))
+        });
+        if let Some((id, work)) = nearest {
             if at.work.saturating_sub(work) > 2 * SHORTEST {
                 self.densify(id, tick_of(&at), at.work)?;
             }
@@ -100,15 +103,16 @@ impl Timeline {
 
     /// Leaves snapshots between that one and an end, at growing distances before the end.
     fn densify(&mut self, from: SnapshotId, end: Position, end_work: u64) -> Result<()> {
-        let Some(snapshot) = self.snapshots.by_id(from) else {
+        let work = self.snapshots.hold().by_id(from).map(|one| one.work());
+        let Some(work) = work else {
             return Ok(());
         };
-        let length = end_work.saturating_sub(snapshot.work());
+        let length = end_work.saturating_sub(work);
         let distances = distances(length);
         if distances.is_empty() {
             return Ok(());
         }
-        let mut worker = self.snapshots.fork(from)?;
+        let mut worker = self.snapshots.hold().fork(from, &self.pool)?;
         for (n, distance) in distances.iter().rev().enumerate() {
             let goal = end_work - distance;
             if worker.at.work < goal {
@@ -146,9 +150,10 @@ impl Timeline {
 
     /// The parts between snapshots, from the one with `lowest` in it up to `end`.
     fn segments(&self, lowest: Position, end: &At) -> Vec<Segment> {
-        let first = self.snapshots.before(lowest).map(|s| s.position);
+        let snapshots = self.snapshots.hold();
+        let first = snapshots.before(lowest).map(|s| s.position);
         let last = tick_of(end);
-        let all = self.snapshots.iter();
+        let all = snapshots.iter();
         let inside: Vec<_> = all
             .filter(|s| Some(s.position) >= first)
             .filter(|s| s.position <= last && Some(s.position) != position_of(end))
@@ -340,8 +345,8 @@ impl Search {
             }
             _ => return Err(Error::Lost),
         };
-        if let Some(snapshot) = timeline.snapshots.before(from) {
-            let id = snapshot.id;
+        let id = timeline.snapshots.tell(|all| Some(all.before(from)?.id));
+        if let Some(id) = id {
             timeline.densify(id, end, end_work)?;
         }
         let mut to = self.here;

@@ -128,7 +128,9 @@ impl Timeline {
             Some(_) => here > position,
             None => (here.event, here.ticks) >= (position.event, position.ticks),
         };
-        let nearest = self.snapshots.before(position).map(|s| s.position);
+        let nearest = self
+            .snapshots
+            .tell(|all| Some(all.before(position)?.position));
         if !passed && nearest.is_none_or(|nearest| nearest < here) {
             // If it doesn't come back, another one is made for this place.
             self.worker()?;
@@ -148,6 +150,7 @@ impl Timeline {
         {
             self.snapshots.insert(old, Kind::Near);
             self.snapshots
+                .hold()
                 .fit(self.at.work, self.pace.interval(), &[pid]);
         }
     }
@@ -200,11 +203,15 @@ impl Timeline {
         let mut faults = usage::faults(worker.pid()).unwrap_or(0);
         loop {
             let interval = self.pace.interval();
-            let wanted = next_wanted(&self.snapshots.works(), worker.at.work, interval);
+            let wanted = self
+                .snapshots
+                .tell(|all| next_wanted(&all.works(), worker.at.work, interval));
             let near = match goal {
                 Goal::Position(position) => {
-                    let behind = self.snapshots.behind(position);
-                    behind.is_some_and(|s| s.work() <= wanted.saturating_add(interval / 2))
+                    let behind = self
+                        .snapshots
+                        .tell(|all| Some(all.behind(position)?.work()));
+                    behind.is_some_and(|work| work <= wanted.saturating_add(interval / 2))
                 }
                 // Behind a mark one has been.
                 Goal::Mark(_) => true,
@@ -265,12 +272,17 @@ impl Timeline {
             return Ok(());
         };
         let interval = self.pace.interval();
-        let before = self.snapshots.before(position).map_or(0, |s| s.work());
+        let before = self
+            .snapshots
+            .tell(|all| Some(all.before(position)?.work()));
+        let before = before.unwrap_or(0);
         if worker.at.work.saturating_sub(before) < interval / 5 * 3 {
             return Ok(());
         }
         let now = usage::faults(worker.pid()).unwrap_or(0);
-        self.snapshots.note_faults(now.saturating_sub(*faults));
+        self.snapshots
+            .hold()
+            .note_faults(now.saturating_sub(*faults));
         *faults = now;
         let others: Vec<i32> = self
             .here
@@ -278,7 +290,7 @@ impl Timeline {
             .map(Worker::pid)
             .chain([worker.pid()])
             .collect();
-        self.snapshots.fit(worker.at.work, interval, &others);
+        self.snapshots.hold().fit(worker.at.work, interval, &others);
         let copy = self.copy(worker)?;
         self.snapshots.insert(copy, Kind::Regular);
         Ok(())
@@ -287,7 +299,9 @@ impl Timeline {
     fn progress(&self, at: &At) {
         let whole = self.end.as_ref().map_or(self.expected, |end| end.work);
         if whole > 0 {
-            self.pool.set_progress(at.work as f64 / whole as f64);
+            let (done, part) = self.share;
+            self.pool
+                .set_progress(done + part * at.work as f64 / whole as f64);
         }
     }
 

@@ -2,8 +2,11 @@
 //!
 //! *Regular* ones lie along the way at a distance in time, *near* ones where the user works: those used
 //! longest ago go first. If there are too many, or they take too much memory, the least missed ones go
-//! ([`Spacing`]).
+//! ([`Spacing`]). Timelines of the same stream share them, and the budget ([`Shared`]).
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::pool::Pool;
 use crate::usage;
 use crate::worker::Worker;
 use crate::{Position, Result};
@@ -39,6 +42,8 @@ impl Snapshot {
 }
 
 pub struct Snapshots {
+    /// Whom they serve: no timeline in particular.
+    home: Arc<Pool>,
     /// In order of their positions, none of which is there twice.
     list: Vec<Snapshot>,
     clock: u64,
@@ -48,9 +53,34 @@ pub struct Snapshots {
     grown: u64,
 }
 
+/// The snapshots of all timelines of one stream. Nobody may travel while it holds them: the others wait.
+#[derive(Clone)]
+pub struct Shared(Arc<Mutex<Snapshots>>);
+
+impl Shared {
+    pub fn new(start: Worker, budget: u64) -> Shared {
+        Shared(Arc::new(Mutex::new(Snapshots::new(start, budget))))
+    }
+
+    pub fn hold(&self) -> MutexGuard<'_, Snapshots> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What one of them has to say.
+    pub fn tell<T>(&self, ask: impl FnOnce(&Snapshots) -> T) -> T {
+        ask(&self.hold())
+    }
+
+    /// Keeps a worker as a snapshot, if its position is known and nobody is there already.
+    pub fn insert(&self, worker: Worker, kind: Kind) {
+        self.hold().insert(worker, kind);
+    }
+}
+
 impl Snapshots {
     pub fn new(start: Worker, budget: u64) -> Snapshots {
         let mut snapshots = Snapshots {
+            home: Arc::new(start.pool().another()),
             list: Vec::new(),
             clock: 0,
             budget,
@@ -62,10 +92,11 @@ impl Snapshots {
     }
 
     /// Keeps a worker as a snapshot, if its position is known and nobody is there already.
-    pub fn insert(&mut self, worker: Worker, kind: Kind) {
+    pub fn insert(&mut self, mut worker: Worker, kind: Kind) {
         let Some(position) = exact(&worker) else {
             return;
         };
+        worker.serve(&self.home);
         self.clock += 1;
         let found = self.list.binary_search_by_key(&position, |s| s.position);
         let index = match found {
@@ -128,15 +159,17 @@ impl Snapshots {
         self.list.get(index)
     }
 
-    /// A new worker in the state of a snapshot.
-    pub fn fork(&mut self, id: SnapshotId) -> Result<Worker> {
+    /// A new worker in the state of a snapshot, for one of the timelines that share it.
+    pub fn fork(&mut self, id: SnapshotId, pool: &Arc<Pool>) -> Result<Worker> {
         self.clock += 1;
         let clock = self.clock;
         let Some(snapshot) = self.by_id(id) else {
             return Err(crate::Error::Lost);
         };
         snapshot.used = clock;
-        snapshot.worker.fork()
+        let mut worker = snapshot.worker.fork()?;
+        worker.serve(pool);
+        Ok(worker)
     }
 
     /// This one is of no use any more: its process has died.

@@ -49,6 +49,7 @@ struct Turn {
     thread: ThreadId,
 }
 
+#[derive(Clone)]
 pub struct Story {
     /// Nothing was read by this one.
     beginning: StreamReader,

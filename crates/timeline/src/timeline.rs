@@ -2,6 +2,7 @@
 //! there; `seek`, `search`, `stepping` and `excursion` go elsewhere.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clew_engine::replay::worker;
@@ -13,7 +14,7 @@ use clew_recording::reader::Recording;
 
 use crate::pool::Pool;
 use crate::seek::{goal_of, position_of};
-use crate::snapshots::Snapshots;
+use crate::snapshots::{Kind, Shared};
 use crate::story::Story;
 use crate::usage;
 use crate::worker::{StopsId, Worker, unexpected};
@@ -26,7 +27,7 @@ pub struct Timeline {
     pub(crate) pool: Arc<Pool>,
     stream: StreamId,
     pub(crate) story: Story,
-    pub(crate) snapshots: Snapshots,
+    pub(crate) snapshots: Shared,
     /// The worker that stands where the timeline stands. None after it was lost: the next one to need it
     /// makes another.
     pub(crate) here: Option<Worker>,
@@ -41,14 +42,20 @@ pub struct Timeline {
     pub(crate) stops: Stops,
     /// The number of these stops; 0 if there are none.
     pub(crate) stops_id: StopsId,
-    last_stops_id: StopsId,
     pub(crate) pace: Pace,
     pub(crate) jobs: usize,
+    pub(crate) stretch: Option<u64>,
     /// Instructions of ticks that were counted while going back.
     pub(crate) lengths: std::collections::HashMap<(u64, u64), u64>,
+    /// Of the work under way: what was done by others, and what part of it journeys are.
+    pub(crate) share: (f64, f64),
 }
 
+/// A worker that one timeline leaves behind may serve another: no two have the same number for other stops.
+static LAST_STOPS: AtomicU64 = AtomicU64::new(0);
+
 /// How fast things go.
+#[derive(Clone)]
 pub(crate) struct Pace {
     latency: Duration,
     /// Work in a second of replay.
@@ -118,7 +125,7 @@ impl Timeline {
             pool,
             stream,
             story: Story::new(reader),
-            snapshots: Snapshots::new(first, settings.memory.unwrap_or_else(usage::quarter)),
+            snapshots: Shared::new(first, settings.memory.unwrap_or_else(usage::quarter)),
             here: Some(here),
             at,
             start: at,
@@ -127,11 +134,48 @@ impl Timeline {
             divergence: None,
             stops: Stops::default(),
             stops_id: 0,
-            last_stops_id: 0,
             pace: Pace::new(settings.latency),
             jobs: settings.jobs.unwrap_or(cores).clamp(1, 64),
+            stretch: settings.stretch,
             lengths: Default::default(),
+            share: (0.0, 1.0),
         })
+    }
+
+    /// Another timeline of the same stream, which stands where this one stands. Both use the same snapshots and keep to one
+    /// budget, each goes its own way, and any thread may have either. Nobody watches the new one, and it has no stops.
+    pub fn another(&mut self) -> Result<Timeline> {
+        let pool = Arc::new(self.pool.another());
+        let mut here = self.worker()?.fork()?;
+        here.serve(&pool);
+        Ok(self.with(pool, Some(here)))
+    }
+
+    /// The same, for a part of the work that this one does: whoever watches this one watches both.
+    pub(crate) fn helper(&self) -> Timeline {
+        self.with(self.pool.clone(), None)
+    }
+
+    fn with(&self, pool: Arc<Pool>, here: Option<Worker>) -> Timeline {
+        Timeline {
+            pool,
+            stream: self.stream,
+            story: self.story.clone(),
+            snapshots: self.snapshots.clone(),
+            here,
+            at: self.at,
+            start: self.start,
+            end: self.end,
+            expected: self.expected,
+            divergence: self.divergence.clone(),
+            stops: Stops::default(),
+            stops_id: 0,
+            pace: self.pace.clone(),
+            jobs: self.jobs,
+            stretch: self.stretch,
+            lengths: self.lengths.clone(),
+            share: (0.0, 1.0),
+        }
     }
 
     pub fn stream(&self) -> StreamId {
@@ -187,8 +231,7 @@ impl Timeline {
         }
         self.stops_id = 0;
         if stops != Stops::default() {
-            self.last_stops_id += 1;
-            self.stops_id = self.last_stops_id;
+            self.stops_id = LAST_STOPS.fetch_add(1, Ordering::Relaxed) + 1;
         }
         self.stops = stops;
     }
@@ -261,7 +304,8 @@ impl Timeline {
 
     /// How many processes stand ready, and what all take of memory, in bytes.
     pub fn load(&self) -> (usize, u64) {
-        let snapshots = self.snapshots.iter().map(|s| s.worker.pid());
+        let snapshots = self.snapshots.hold();
+        let snapshots = snapshots.iter().map(|s| s.worker.pid());
         let all: Vec<i32> = snapshots.chain(self.here.iter().map(Worker::pid)).collect();
         (all.len(), usage::together(all.into_iter()))
     }
@@ -313,18 +357,17 @@ impl Timeline {
 
     /// A copy of the nearest snapshot at or before a position; of one further away if that one has died.
     pub(crate) fn fork_before(&mut self, position: Position) -> Result<Worker> {
+        let mut snapshots = self.snapshots.hold();
         loop {
-            let Some(nearest) = self.snapshots.before(position) else {
+            let Some(nearest) = snapshots.before(position) else {
                 return Err(Error::Refused(format!(
                     "{position} lies before the start, {}",
                     self.start()
                 )));
             };
             let (id, kind) = (nearest.id, nearest.kind);
-            match self.snapshots.fork(id) {
-                Err(Error::Lost) if kind != crate::snapshots::Kind::Start => {
-                    self.snapshots.forget(id);
-                }
+            match snapshots.fork(id, &self.pool) {
+                Err(Error::Lost) if kind != Kind::Start => snapshots.forget(id),
                 forked => return forked,
             }
         }

@@ -44,8 +44,9 @@ impl Timeline {
             return Ok(None);
         }
         let near = |snapshot: &&Snapshot| snapshot.work() <= from;
-        let nearest = self.snapshots.iter().rfind(near);
-        let nearest = nearest.map(|snapshot| snapshot.position);
+        let nearest = self
+            .snapshots
+            .tell(|all| Some(all.iter().rfind(near)?.position));
         let mut worker = self.fork_before(nearest.unwrap_or(self.start()))?;
         if worker.at.work < from {
             let arrived = worker.advance(Goal::Work(from), Take::None)?;

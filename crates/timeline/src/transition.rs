@@ -377,12 +377,12 @@ impl Timeline {
     /// Goes to the first tick or event with so much work behind it.
     pub(crate) fn go_to_work(&mut self, work: u64) -> Result<()> {
         self.pool.begin();
-        let near = self
-            .snapshots
-            .iter()
-            .filter(|snapshot| snapshot.work() <= work)
-            .max_by_key(|snapshot| snapshot.position)
-            .map(|snapshot| (snapshot.position, snapshot.work()));
+        let near = self.snapshots.tell(|all| {
+            all.iter()
+                .filter(|snapshot| snapshot.work() <= work)
+                .max_by_key(|snapshot| snapshot.position)
+                .map(|snapshot| (snapshot.position, snapshot.work()))
+        });
         let here = position_of(&self.at).map(|position| (position, self.at.work));
         let from = match (near, here) {
             (Some((near, _)), Some((here, done))) if done <= work && here > near => here,

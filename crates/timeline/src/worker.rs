@@ -91,11 +91,17 @@ impl Worker {
         &self.pool
     }
 
+    /// From now on it works for this timeline.
+    pub fn serve(&mut self, pool: &Arc<Pool>) {
+        self.pool = pool.clone();
+    }
+
     /// Another one in the same state.
     pub fn fork(&mut self) -> Result<Worker> {
         let channel = self.pool.take()?;
         self.pool.let_fork(self.pid());
         let forked = self.ask(&Command::Fork { channel });
+        self.pool.has_forked(self.pid());
         let pid = match forked {
             Ok(Reply::Forked { pid }) => pid,
             Ok(other) => {

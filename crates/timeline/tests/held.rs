@@ -9,6 +9,7 @@ fn main() {
     common::tests(vec![
         common::test("threads", threads),
         common::test("two at once", two),
+        common::test("another", another),
     ])
 }
 
@@ -52,6 +53,62 @@ fn two() {
     other.seek(Target::Start).unwrap();
     other.seek(Target::Position(end)).unwrap();
     assert_eq!(other.position().unwrap(), end);
+    drop(other);
+    common::no_children();
+}
+
+/// Two timelines on the same snapshots, in two threads at once: each goes its own way, and both see the same.
+fn another() {
+    let folder = record("threads");
+    let mut one = open(&folder);
+    one.seek(Target::End).unwrap();
+    let end = one.position().unwrap();
+    let mut other = one.another().unwrap();
+    assert_eq!(other.position().unwrap(), end);
+    // Nothing is replayed again: what it stands on are processes of the first one.
+    let (before, _) = one.load();
+    let expected = common::state(&mut one);
+    assert_eq!(common::state(&mut other), expected);
+    let ticks: Vec<u64> = vec![100, 900, 400, 50, 700];
+    let states = |timeline: &mut Timeline, ticks: &[u64]| -> Vec<common::State> {
+        let state = |&tick: &u64| {
+            timeline.seek(Target::Ticks(tick)).unwrap();
+            common::state(timeline)
+        };
+        ticks.iter().map(state).collect()
+    };
+    let backwards: Vec<u64> = ticks.iter().rev().copied().collect();
+    let (mut first, mut second) = std::thread::scope(|scope| {
+        let first = scope.spawn(|| states(&mut one, &ticks));
+        let second = scope.spawn(|| states(&mut other, &backwards));
+        (first.join().unwrap(), second.join().unwrap())
+    });
+    second.reverse();
+    assert!(first == second);
+    // Stops of one aren't the other's.
+    one.seek(Target::Start).unwrap();
+    other.seek(Target::Start).unwrap();
+    let events = clew_timeline::Events {
+        calls: clew_timeline::Calls::All,
+        ..Default::default()
+    };
+    one.set_stops(clew_timeline::Stops {
+        events,
+        ..Default::default()
+    });
+    one.run(clew_timeline::Direction::Forward, None).unwrap();
+    let stop = other.run(clew_timeline::Direction::Forward, None).unwrap();
+    assert!(
+        matches!(stop.reason, clew_timeline::Reason::End(_)),
+        "{stop:?}"
+    );
+    // The one that is left has all it needs.
+    drop(one);
+    other.seek(Target::Start).unwrap();
+    first = states(&mut other, &ticks);
+    second.truncate(first.len());
+    assert!(first == second);
+    assert!(before > 0);
     drop(other);
     common::no_children();
 }

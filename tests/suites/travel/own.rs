@@ -1,4 +1,5 @@
-//! gdb's commands that are clew's own: when, seek, events, bookmarks, threads, last, watch-transition.
+//! gdb's commands that are clew's own: when, seek, events, bookmarks, threads, last, watch-transition; what the debugger
+//! answers, and its steps from line to line beside gdb's.
 
 use clew_recording::position::Position;
 use clew_tests::mi::Mi;
@@ -23,6 +24,10 @@ pub fn trials() -> Vec<Trial> {
             ("checkpoints are bookmarks", checkpoints),
             ("record is refused", record),
             ("errors are gdb's", errors),
+            ("calls, writes, output, origin", questions),
+            ("lines as gdb steps them", lines),
+            ("a long line", long_line),
+            ("lines and breakpoints", stopped_lines),
         ],
     )
 }
@@ -223,6 +228,16 @@ fn help(test: &str) -> Result<(), Failed> {
         "threads",
         "last",
         "watch-transition",
+        "calls",
+        "writes",
+        "output",
+        "origin",
+        "next",
+        "reverse-next",
+        "step",
+        "reverse-step",
+        "finish",
+        "reverse-finish",
     ];
     let general = mi.console("help clew")?;
     for name in all {
@@ -296,4 +311,145 @@ fn errors(test: &str) -> Result<(), Failed> {
     let told = place.batch("clew last no_such")?;
     has(&told, &["No symbol \"no_such\" in current context."])?;
     require(!told.contains("Python"), || told.clone())
+}
+
+/// What is known of the whole run.
+fn questions(test: &str) -> Result<(), Failed> {
+    let place = Place::guest(test, "steps.c")?;
+    let mut mi = place.mi()?;
+    mi.command(&format!("-break-insert -t steps.c:{}", place.line("text")))?;
+    mi.go(FORTH)?;
+    let here = when(&mut mi)?;
+    let calls = mi.console("clew calls add")?;
+    same("calls", calls.lines().count(), 5)?;
+    has(
+        &calls,
+        &[
+            "add(a=0, b=0) = 0",
+            "add(a=14, b=16) = 30",
+            "loop at steps.c",
+        ],
+    )?;
+    has(
+        &mi.console("clew calls factorial")?,
+        &["factorial(n=5) = 120", "factorial(n=1) = 1"],
+    )?;
+    has(&mi.console("clew calls add -n 2")?, &["the first 2"])?;
+    let writes = mi.console("clew writes calls")?;
+    has(
+        &writes,
+        &["calls: int", "0 -> 1", "4 -> 5", "add at steps.c"],
+    )?;
+    has(&mi.console("clew output")?, &["stdout", "30 120 3"])?;
+    let origin = mi.console("clew origin total")?;
+    has(&origin, &["total = 30", "add "])?;
+    // Of the frame that is chosen, and they lead there.
+    let third = calls.lines().nth(2).and_then(|line| line.split(' ').next());
+    let third = third.unwrap_or_default().to_string();
+    mi.does(&format!("clew seek {third}"))?;
+    has(&mi.console("backtrace")?, &["add", "loop", "main"])?;
+    mi.console("frame 1")?;
+    has(
+        &mi.console("clew writes total")?,
+        &["in a call of loop", "0 -> 1", "14 -> 30"],
+    )?;
+    mi.does(&format!("clew seek {here}"))?;
+    has(&mi.refused("clew calls ad")?, &["did you mean add"])?;
+    mi.refused("clew writes no_such")?;
+    mi.refused("clew origin no_such")?;
+    // Nothing has moved by being asked.
+    same("position", when(&mut mi)?, here)
+}
+
+fn line_of(mi: &mut Mi) -> Result<(String, String), Failed> {
+    let frame = mi.command("-stack-info-frame")?.results;
+    let frame = frame.get("frame").cloned().ok_or("no frame")?;
+    let text = |name| frame.text(name).unwrap_or_default();
+    Ok((text("func"), text("line")))
+}
+
+/// gdb's own steps are the judge.
+fn lines(test: &str) -> Result<(), Failed> {
+    let place = Place::guest(test, "steps.c")?;
+    let mut mi = place.mi()?;
+    mi.command("-break-insert -t loop")?;
+    mi.go(FORTH)?;
+    let start = when(&mut mi)?;
+    for (theirs, ours, count) in [
+        ("-exec-next", "clew next", 18),
+        ("-exec-step", "clew step", 24),
+    ] {
+        mi.does(&format!("clew seek {start}"))?;
+        let mut expected = vec![line_of(&mut mi)?];
+        for _ in 0..count {
+            mi.go(theirs)?;
+            expected.push(line_of(&mut mi)?);
+        }
+        mi.does(&format!("clew seek {start}"))?;
+        let mut found = vec![line_of(&mut mi)?];
+        for _ in 0..count {
+            mi.does(ours)?;
+            found.push(line_of(&mut mi)?);
+        }
+        same(ours, &found, &expected)?;
+    }
+    // Out, and in again.
+    mi.does(&format!("clew seek {start}"))?;
+    let said = mi.does("clew finish")?;
+    has(&said, &["Value returned: 30"])?;
+    same("out", line_of(&mut mi)?.0, "main".to_string())?;
+    mi.does("clew reverse-next")?;
+    same(
+        "back",
+        line_of(&mut mi)?,
+        ("main".into(), place.line("first").to_string()),
+    )
+}
+
+/// A loop on one line: a step over it is one search, also where it calls, and gdb's own where it doesn't.
+fn long_line(test: &str) -> Result<(), Failed> {
+    let place = Place::guest(test, "oneline.c")?;
+    let mut mi = place.mi()?;
+    let line = |name: &str| ("main".to_string(), place.line(name).to_string());
+    mi.command(&format!(
+        "-break-insert -t oneline.c:{}",
+        place.line("plain")
+    ))?;
+    mi.go(FORTH)?;
+    let first = when(&mut mi)?;
+    mi.go("-exec-next")?;
+    same("gdb's", line_of(&mut mi)?, line("between"))?;
+    let between = when(&mut mi)?;
+    mi.does(&format!("clew seek {first}"))?;
+    mi.does("clew next 3")?;
+    same("ours", line_of(&mut mi)?, line("last"))?;
+    same("total", mi.number("total")?, 2 + 199_999 * 200_000)?;
+    mi.does("clew reverse-next")?;
+    same("back", line_of(&mut mi)?, line("calls"))?;
+    mi.does("clew reverse-next")?;
+    same(
+        "back",
+        (line_of(&mut mi)?, when(&mut mi)?),
+        (line("between"), between),
+    )?;
+    mi.does("clew reverse-next")?;
+    same(
+        "back",
+        (line_of(&mut mi)?, when(&mut mi)?),
+        (line("plain"), first),
+    )
+}
+
+/// gdb's breakpoints count on the way, with their conditions.
+fn stopped_lines(test: &str) -> Result<(), Failed> {
+    let place = Place::guest(test, "steps.c")?;
+    let mut mi = place.mi()?;
+    mi.command("-break-insert -t main")?;
+    mi.go(FORTH)?;
+    mi.command("-break-insert -c \"a == 5\" add")?;
+    mi.does("clew next")?;
+    same("where", line_of(&mut mi)?.0, "add".to_string())?;
+    same("a", mi.number("a")?, 5)?;
+    mi.does("clew finish")?;
+    same("where", line_of(&mut mi)?.0, "loop".to_string())
 }

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use super::arguments::Calls;
-use super::{NOTHING, done, failed, more, next, open, place};
+use super::{NOTHING, done, failed, more, next, open};
 use crate::text;
 use clew_debugger::{Call, Left};
 use serde_json::json;
@@ -20,12 +20,13 @@ pub fn calls(line: &Calls, envp: &[&CStr]) -> i32 {
         Ok(found) => found,
         Err(error) => return failed(&error),
     };
-    done();
+    done(&mut debugger);
     if line.which.json {
         let all = json!({
             "recording": name,
             "function": line.function.trim(),
             "complete": found.complete,
+            "interrupted": found.interrupted,
             "calls": found.calls,
             "inlined": found.inlined,
         });
@@ -43,8 +44,9 @@ pub fn calls(line: &Calls, envp: &[&CStr]) -> i32 {
                 _ => cell.into(),
             }),
         };
-        all.push_str(&more(found.complete, line.most));
-        let mut copies: Vec<String> = found.inlined.iter().map(place).collect();
+        all.push_str(&more(found.complete, found.interrupted, line.most));
+        let copies = found.inlined.iter().map(|copy| copy.to_string());
+        let mut copies: Vec<String> = copies.collect();
         copies.dedup();
         for copy in copies {
             let copy = text::plain(&copy);
@@ -81,6 +83,6 @@ fn row(call: &Call) -> Vec<String> {
         call.thread.to_string(),
         text::plain(&text::shortened(&shown, LONGEST)),
         text::plain(&text::shortened(returned, LONGEST / 2)),
-        text::plain(&place(&call.caller)),
+        text::plain(&call.caller.to_string()),
     ]
 }

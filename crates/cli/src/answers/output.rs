@@ -20,7 +20,7 @@ pub fn output(line: &Output, envp: &[&CStr]) -> i32 {
         Ok(written) => written,
         Err(error) => return failed(&error),
     };
-    done();
+    done(&mut debugger);
     let complete = written.len() as u64 <= line.most;
     written.truncate(line.most as usize);
     if line.which.json {
@@ -61,7 +61,7 @@ pub fn output(line: &Output, envp: &[&CStr]) -> i32 {
                 _ => cell.into(),
             }),
         };
-        all.push_str(&more(complete, line.most));
+        all.push_str(&more(complete, false, line.most));
         if let Some(last) = written.last() {
             all.push_str(&style.faint(&next(&name, &line.which, &last.position)));
         }

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use super::arguments::Writes;
-use super::{NOTHING, done, failed, more, next, open, place, wrong};
+use super::{NOTHING, done, failed, more, next, open, wrong};
 use crate::text;
 use clew_debugger::Change;
 use serde_json::json;
@@ -28,7 +28,7 @@ pub fn writes(line: &Writes, envp: &[&CStr]) -> i32 {
         Ok(found) => found,
         Err(error) => return failed(&error),
     };
-    done();
+    done(&mut debugger);
     if line.which.json {
         let mut all = json!(found);
         if let Some(all) = all.as_object_mut() {
@@ -61,7 +61,7 @@ pub fn writes(line: &Writes, envp: &[&CStr]) -> i32 {
                 }
             })),
         }
-        all.push_str(&more(found.complete, line.most));
+        all.push_str(&more(found.complete, found.interrupted, line.most));
         if let Some(last) = found.changes.last() {
             all.push_str(&style.faint(&next(&name, &line.which, &last.position)));
         }
@@ -78,7 +78,7 @@ fn row(change: &Change) -> Vec<String> {
         let text = text.as_deref().unwrap_or("(no memory)");
         text::plain(&text::shortened(text, LONGEST))
     };
-    let place = place(&change.location);
+    let place = change.location.to_string();
     let by = match change.by_event {
         true => format!("{place}, by an event there"),
         false => place,

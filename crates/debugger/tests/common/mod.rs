@@ -83,9 +83,16 @@ impl Guest {
     }
 
     pub fn open(&self) -> Debugger {
+        self.open_with(None, None)
+    }
+
+    /// With so many processes at once, and long ways in parts of so much work.
+    pub fn open_with(&self, jobs: Option<usize>, stretch: Option<u64>) -> Debugger {
         let recording = Recording::open(&self.folder.join("rec")).unwrap();
         let settings = Settings {
             program: Some(clew()),
+            jobs,
+            stretch,
             ..Settings::new(Options::default())
         };
         Debugger::open(recording, Process::default(), settings).unwrap()

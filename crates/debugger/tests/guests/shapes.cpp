@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <variant>
 #include <vector>
 
 enum Color { RED, GREEN = 5, BLUE };
@@ -82,6 +83,8 @@ int main() {
     std::optional<int> some = 6, nothing;
     std::pair<int, char> pair = {1, 'z'};
     std::string &alias = word;
+    std::variant<int, double, std::string> number = 4, real = 0.5, text = std::string("inside");
+    std::variant<char, long> small = 77L;
 
     look(12, word);
 
@@ -126,6 +129,10 @@ int main() {
     printf("some = %d\n", *some);
     printf("nothing = <nothing>\n");
     printf("pair = {first = 1, second = %d 'z'}\n", 'z');
+    printf("number = %d\n", std::get<int>(number));
+    printf("real = %g\n", std::get<double>(real));
+    printf("text = \"%s\"\n", std::get<std::string>(text).c_str());
+    printf("small = %ld\n", std::get<long>(small));
     printf("counter + 1 = %d\n", counter + 1);
     printf("hidden = %ld\n", hidden);
     printf("grid[1][0] * 2 = %d\n", grid[1][0] * 2);

@@ -1,6 +1,6 @@
 // Values of Rust: each line that it prints is an expression, and the text that a debugger must show for it. Behind a
 // slash, the way to a part of it.
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 #[allow(dead_code)]
 #[derive(Clone, Copy)]
@@ -37,6 +37,11 @@ fn main() {
     for n in 0..100 {
         map.insert(n, u64::from(n) * 10);
     }
+    let mut queue: VecDeque<u16> = VecDeque::with_capacity(4);
+    queue.extend([9, 9, 9, 1]);
+    queue.drain(..3);
+    queue.extend([2, 3]);
+    let waiting: VecDeque<String> = VecDeque::new();
     look(5);
     println!("text = \"{text}\"");
     println!("owned = \"{owned}\"");
@@ -57,6 +62,9 @@ fn main() {
         println!("circle/0 = {radius}");
     }
     println!("tuple/0 = {}", tuple.0 + u8::from(!tuple.1));
+    println!("queue = {{{}, {}, {}}}", queue[0], queue[1], queue[2]);
+    println!("queue/[2] = {}", queue[2]);
+    println!("waiting = {{{}}}", waiting.iter().cloned().collect::<String>());
     println!("map/[42] = {}", map[&42]);
-    std::hint::black_box((&nothing, &map));
+    std::hint::black_box((&nothing, &map, &queue, &waiting));
 }

@@ -9,7 +9,7 @@ use crate::value::{Number, Place, Returned, Value};
 use crate::variables::Kind as NameKind;
 use crate::variables::entries::code_address;
 use gimli::constants as dw;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Arguments in registers, as the ABI has it.
 const MOST_ARGUMENTS: usize = 6;
@@ -73,7 +73,7 @@ impl Evaluator<'_> {
         &mut self,
         callee: &Value,
         span: &Span,
-    ) -> Result<(u64, Option<Rc<Function>>), Problem> {
+    ) -> Result<(u64, Option<Arc<Function>>), Problem> {
         let no_function = || Problem::wrong(span, "this can't be called: it is no function");
         match self.strip(&callee.of, span)? {
             Type::Function(function) => match callee.place {
@@ -250,7 +250,7 @@ impl Evaluator<'_> {
     fn call_method(
         &mut self,
         object: &Value,
-        record: &Rc<Record>,
+        record: &Arc<Record>,
         name: &str,
         arguments: &[Node],
         span: &Span,
@@ -299,7 +299,7 @@ impl Evaluator<'_> {
     fn methods(
         &mut self,
         object: &Value,
-        record: &Rc<Record>,
+        record: &Arc<Record>,
         name: &str,
         span: &Span,
         depth: usize,

@@ -10,7 +10,7 @@ use crate::value::{Context, Number, Place, Value, View, address_base};
 use crate::variables::{Catalog, Scope};
 use crate::{Frame, Modules};
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Deeper stacks are searched no further for a variable's frame.
 const MOST_FRAMES: usize = 4096;
@@ -23,7 +23,7 @@ pub struct Evaluator<'a> {
     /// What calls of the last expression returned: each call's text and its value's.
     pub(super) returned: Vec<(String, String)>,
     /// By address.
-    pub(super) scopes: HashMap<u64, Option<Rc<Scope>>>,
+    pub(super) scopes: HashMap<u64, Option<Arc<Scope>>>,
     whole_stack: bool,
     /// Names are those of this frame, and of those around it.
     pub(super) frame: usize,
@@ -170,7 +170,7 @@ impl<'a> Evaluator<'a> {
                 let mut bytes = bytes.clone();
                 bytes.push(0);
                 let of = Type::Array {
-                    of: Rc::new(Type::char()),
+                    of: Arc::new(Type::char()),
                     count: Some(bytes.len() as u64),
                 };
                 Ok(Value::made(of, &bytes))
@@ -369,7 +369,7 @@ impl<'a> Evaluator<'a> {
         &mut self,
         value: Value,
         span: &Span,
-    ) -> Result<Option<(Value, Rc<Record>)>, Problem> {
+    ) -> Result<Option<(Value, Arc<Record>)>, Problem> {
         let value = self.referent(value, span)?;
         Ok(match self.strip(&value.of, span)? {
             Type::Record(record) => Some((value, record)),

@@ -14,7 +14,6 @@ use crate::value::{Place, Value};
 use crate::variables::entries::{code_address, enumeration_of, variables_below};
 use crate::variables::{Found, Kind, Scope, SymbolKind, Variable, Whose};
 use gimli::constants as dw;
-use std::rc::Rc;
 use std::sync::Arc;
 
 pub const NO_DEBUG_DATA: &str = "<data without debugging information>";
@@ -130,14 +129,14 @@ impl Evaluator<'_> {
         }
     }
 
-    pub(super) fn scope_at(&mut self, pc: u64) -> Option<Rc<Scope>> {
+    pub(super) fn scope_at(&mut self, pc: u64) -> Option<Arc<Scope>> {
         if let Some(known) = self.scopes.get(&pc) {
             return known.clone();
         }
         let image = self.view.modules.find(pc);
         let scope = image.and_then(|image| {
             let scope = self.view.catalog.scope(image, image.local(pc));
-            scope.ok().flatten().map(Rc::new)
+            scope.ok().flatten().map(Arc::new)
         });
         self.scopes.insert(pc, scope.clone());
         scope

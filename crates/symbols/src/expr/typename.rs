@@ -6,7 +6,7 @@ use crate::location::NoPlace;
 use crate::types::{BaseKind, Function, Type};
 use crate::variables::{Found, Kind};
 use gimli::constants as dw;
-use std::rc::Rc;
+use std::sync::Arc;
 
 impl Evaluator<'_> {
     pub(super) fn type_of_name(&mut self, name: &TypeName) -> Result<Type, Problem> {
@@ -18,12 +18,12 @@ impl Evaluator<'_> {
         for derived in &name.derived {
             of = match derived {
                 Derived::Pointer => of.pointer(),
-                Derived::Reference => Type::Reference(Rc::new(of)),
+                Derived::Reference => Type::Reference(Arc::new(of)),
                 Derived::Array(count) => Type::Array {
-                    of: Rc::new(of),
+                    of: Arc::new(of),
                     count: Some(*count),
                 },
-                Derived::Function => Type::Function(Rc::new(Function {
+                Derived::Function => Type::Function(Arc::new(Function {
                     returns: of,
                     parameters: Vec::new(),
                     variadic: false,

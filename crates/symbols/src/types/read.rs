@@ -7,7 +7,7 @@ use super::{
 use crate::variables::Catalog;
 use crate::{Die, Error, Reader};
 use gimli::{AttributeValue, DebuggingInformationEntry, DwTag, Reader as _, constants as dw};
-use std::rc::Rc;
+use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
@@ -105,14 +105,14 @@ impl Entry {
         Ok(entry)
     }
 
-    pub fn name(&self) -> Result<Option<Rc<str>>, Error> {
+    pub fn name(&self) -> Result<Option<Arc<str>>, Error> {
         match self.bearer(dw::DW_AT_name)? {
             Some(entry) => entry.text(dw::DW_AT_name),
             None => Ok(None),
         }
     }
 
-    pub fn text(&self, name: gimli::DwAt) -> Result<Option<Rc<str>>, Error> {
+    pub fn text(&self, name: gimli::DwAt) -> Result<Option<Arc<str>>, Error> {
         let unit = self.module.unit(self.die.unit)?;
         match self.attribute(name)? {
             Some(value) => Ok(Some(unit.attr_string(value)?.to_string_lossy()?.into())),
@@ -239,9 +239,9 @@ impl Catalog {
     fn read_type(&self, entry: &Entry) -> Result<Type, Error> {
         let unit = entry.module.unit(entry.die.unit)?;
         let raw = unit.entry(entry.die.offset)?;
-        let inner = || -> Result<Rc<Type>, Error> {
+        let inner = || -> Result<Arc<Type>, Error> {
             let of = entry.referred(dw::DW_AT_type)?;
-            Ok(Rc::new(of.map_or(Type::Void, Type::Entry)))
+            Ok(Arc::new(of.map_or(Type::Void, Type::Entry)))
         };
         let qualified =
             |word| -> Result<Type, Error> { Ok(Type::Qualified { word, of: inner()? }) };
@@ -273,7 +273,7 @@ impl Catalog {
             dw::DW_TAG_union_type => self.read_record(entry, RecordKind::Union)?,
             dw::DW_TAG_enumeration_type => self.read_enum(entry)?,
             dw::DW_TAG_subroutine_type | dw::DW_TAG_subprogram => {
-                Type::Function(Rc::new(read_function(entry)?))
+                Type::Function(Arc::new(read_function(entry)?))
             }
             dw::DW_TAG_unspecified_type => match name()?.as_deref() {
                 Some("decltype(nullptr)") => Type::Void.pointer(),
@@ -318,7 +318,7 @@ impl Catalog {
         }
         for count in counts.into_iter().rev() {
             of = Type::Array {
-                of: Rc::new(of),
+                of: Arc::new(of),
                 count,
             };
         }
@@ -367,7 +367,7 @@ impl Catalog {
                 _ => {}
             }
         }
-        Ok(Type::Record(Rc::new(record)))
+        Ok(Type::Record(Arc::new(record)))
     }
 
     fn read_enum(&self, entry: &Entry) -> Result<Type, Error> {
@@ -400,7 +400,7 @@ impl Catalog {
                 values.push((name, value));
             }
         }
-        Ok(Type::Enum(Rc::new(Enum {
+        Ok(Type::Enum(Arc::new(Enum {
             name: self.path(entry)?,
             language: self.language(entry)?,
             base,

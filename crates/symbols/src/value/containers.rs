@@ -8,7 +8,7 @@ use super::{Place, Value, View};
 use crate::location::NoPlace;
 use crate::types::{Entry, Language, Record, Type};
 use gimli::constants as dw;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// What a container holds.
 #[derive(Clone, Debug)]
@@ -37,6 +37,13 @@ pub enum Walk {
         skip: u64,
         of: Type,
     },
+    /// Items in a ring: the memory, for how many it has room, and where the first one lies.
+    Ring {
+        data: u64,
+        room: u64,
+        first: u64,
+        of: Type,
+    },
     /// A table of control bytes; items lie before it, the last one first. A byte below 128 says that one is there.
     Buckets {
         control: u64,
@@ -52,6 +59,8 @@ pub(super) const MOST_ITEMS: u64 = 1 << 32;
 /// Nodes of a list that are passed for one question.
 const MOST_PASSED: u64 = 1 << 20;
 const NODE_BASE: u64 = 32;
+/// A variant with more is damaged.
+const MOST_ALTERNATIVES: u64 = 1 << 10;
 
 impl View<'_> {
     /// What a record holds as a container; none if it is none, or damaged.
@@ -111,6 +120,7 @@ impl View<'_> {
                     None => None,
                 }
             }
+            "variant" => self.alternative(value)?,
             "unique_ptr" | "shared_ptr" | "weak_ptr" => {
                 let pointer = match plain {
                     "unique_ptr" => self.first_pointer(value, 0)?,
@@ -179,6 +189,7 @@ impl View<'_> {
                 let count = self.word_of(value, "len")?;
                 self.array(data, count, of)?
             }
+            "alloc::collections::vec_deque::VecDeque" => self.ring(value, record)?,
             "std::collections::hash::map::HashMap" | "std::collections::hash::set::HashSet" => {
                 self.buckets(value)?
             }
@@ -238,7 +249,7 @@ impl View<'_> {
             return Ok(None);
         };
         let array = Type::Array {
-            of: Rc::new(of),
+            of: Arc::new(of),
             count: Some(count),
         };
         let array = Value::new(array, Place::Memory(address));
@@ -312,6 +323,71 @@ impl View<'_> {
             .checked_sub(skip)
             .filter(|count| *count < MOST_ITEMS)
             .map(|count| Container::Items { walk, count }))
+    }
+
+    /// C++'s `variant`: what it holds at the moment. Its union has the first alternative, and a union of the rest.
+    fn alternative(&mut self, value: &Value) -> Result<Option<Container>, NoPlace> {
+        let index = self.deep(value, "_M_index")?;
+        let (Some(index), Some(mut union)) = (index, self.deep(value, "_M_u")?) else {
+            return Ok(None);
+        };
+        let bits = 8 * self.catalog.size(&index.of)?.unwrap_or(8).min(8);
+        let Some(index) = self.word(&index)? else {
+            return Ok(None);
+        };
+        let index = index & (u64::MAX >> (64 - bits.max(1)));
+        // An exception left it without any.
+        if index == u64::MAX >> (64 - bits.max(1)) {
+            return Ok(Some(Container::Contents(None)));
+        }
+        for _ in 0..index.min(MOST_ALTERNATIVES) {
+            match self.deep(&union, "_M_rest")? {
+                Some(rest) => union = rest,
+                None => return Ok(None),
+            }
+        }
+        let Some(first) = self.deep(&union, "_M_first")? else {
+            return Ok(None);
+        };
+        let (Type::Record(record), Place::Memory(address)) =
+            (self.catalog.strip(&first.of)?, &first.place)
+        else {
+            return Ok(None);
+        };
+        let of = self.item_type(&record, &["_Type"])?;
+        let contents = of.map(|of| Value::new(of, Place::Memory(*address)));
+        Ok(contents.map(|contents| Container::Contents(Some(contents))))
+    }
+
+    /// Rust's `VecDeque`.
+    fn ring(&mut self, value: &Value, record: &Record) -> Result<Option<Container>, NoPlace> {
+        let Some(of) = self.item_type(record, &["T"])? else {
+            return Ok(None);
+        };
+        let (first, count) = (self.word_of(value, "head")?, self.word_of(value, "len")?);
+        let buffer = self.deep(value, "buf")?;
+        let data = match &buffer {
+            Some(buffer) => self.first_pointer(buffer, 0)?,
+            None => None,
+        };
+        let room = match &buffer {
+            Some(buffer) => self.word_of(buffer, "cap")?,
+            None => None,
+        };
+        let data = data.map(|data| self.word(&data)).transpose()?.flatten();
+        let (Some(data), Some(room), Some(first), Some(count)) = (data, room, first, count) else {
+            return Ok(None);
+        };
+        if count > room || count >= MOST_ITEMS || (first >= room && count > 0) {
+            return Ok(None);
+        }
+        let walk = Walk::Ring {
+            data,
+            room,
+            first,
+            of,
+        };
+        Ok(Some(Container::Items { walk, count }))
     }
 
     /// Rust's hash tables.
@@ -511,6 +587,22 @@ impl View<'_> {
                         break;
                     };
                     take(n, block.wrapping_add(at % each * size), of);
+                }
+            }
+            Walk::Ring {
+                data,
+                room,
+                first,
+                of,
+            } => {
+                let size = self.catalog.size(of).ok().flatten().unwrap_or(0);
+                for n in from..to {
+                    // Neither is more than the room.
+                    let at = match first + n < *room {
+                        true => first + n,
+                        false => first + n - room,
+                    };
+                    take(n, data.wrapping_add(at.wrapping_mul(size)), of);
                 }
             }
             Walk::Buckets {

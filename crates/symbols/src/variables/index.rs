@@ -7,7 +7,7 @@ use crate::types::Language;
 use crate::{Error, Module};
 use gimli::{AttributeValue, Reader as _, UnitOffset, constants as dw};
 use std::collections::{HashMap, HashSet};
-use std::rc::Rc;
+use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -23,7 +23,7 @@ pub enum Kind {
 #[derive(Debug)]
 pub(super) struct Named {
     /// With its namespaces.
-    pub path: Rc<str>,
+    pub path: Arc<str>,
     pub kind: Kind,
     pub offset: UnitOffset,
     pub external: bool,
@@ -35,23 +35,23 @@ pub(super) struct UnitIndex {
     /// What was compiled.
     pub file: String,
     /// By the last part of its path.
-    names: HashMap<Rc<str>, Vec<usize>>,
+    names: HashMap<Arc<str>, Vec<usize>>,
     all: Vec<Named>,
     /// Namespaces that can be left out.
-    open: HashSet<Rc<str>>,
+    open: HashSet<Arc<str>>,
     /// Full names of entries within namespaces and classes.
-    pub paths: HashMap<UnitOffset, Rc<str>>,
+    pub paths: HashMap<UnitOffset, Arc<str>>,
 }
 
 /// Which units have a name.
 #[derive(Debug)]
 pub(super) struct ModuleIndex {
-    names: HashMap<Rc<str>, Vec<usize>>,
+    names: HashMap<Arc<str>, Vec<usize>>,
 }
 
 impl ModuleIndex {
     pub fn read(indexed: &Indexed) -> Result<ModuleIndex, Error> {
-        let mut names: HashMap<Rc<str>, Vec<usize>> = HashMap::new();
+        let mut names: HashMap<Arc<str>, Vec<usize>> = HashMap::new();
         for number in 0..indexed.module.unit_count()? {
             // A damaged unit hides its own names only.
             let Ok(unit) = indexed.unit(number) else {
@@ -73,7 +73,7 @@ impl ModuleIndex {
 /// What is read of an entry.
 #[derive(Default)]
 struct Attributes {
-    name: Option<Rc<str>>,
+    name: Option<Arc<str>>,
     declaration: bool,
     external: bool,
     located: bool,
@@ -103,7 +103,7 @@ impl UnitIndex {
             paths: HashMap::new(),
         };
         // The path of each open scope, outermost first, with the depth of its children.
-        let mut scopes: Vec<(isize, Rc<str>)> = Vec::new();
+        let mut scopes: Vec<(isize, Arc<str>)> = Vec::new();
         // Definitions whose name and path are another entry's.
         let mut later: Vec<(UnitOffset, UnitOffset, Kind, bool)> = Vec::new();
         // Children of entries at this depth don't matter.
@@ -177,7 +177,7 @@ impl UnitIndex {
                     _ => {}
                 }
             }
-            let path = |name: &str| -> Rc<str> {
+            let path = |name: &str| -> Arc<str> {
                 match scopes.last() {
                     Some((_, scope)) if !scope.is_empty() => format!("{scope}::{name}").into(),
                     _ => name.into(),
@@ -283,7 +283,7 @@ impl UnitIndex {
         Ok(index)
     }
 
-    fn add(&mut self, path: &Rc<str>, kind: Kind, offset: UnitOffset, external: bool) {
+    fn add(&mut self, path: &Arc<str>, kind: Kind, offset: UnitOffset, external: bool) {
         let at = self.all.len();
         let last = crate::expr::split(path).pop().unwrap_or_default();
         self.names.entry(normal(&last).into()).or_default().push(at);
@@ -333,7 +333,7 @@ fn ends_with(parts: &[String], path: &Path) -> bool {
         .all(|(a, b)| a == b || normal(a) == normal(b))
 }
 
-fn name_of(module: &Module, die: crate::Die) -> Result<Option<Rc<str>>, Error> {
+fn name_of(module: &Module, die: crate::Die) -> Result<Option<Arc<str>>, Error> {
     let unit = module.unit(die.unit)?;
     let entry = unit.entry(die.offset)?;
     match entry.attr_value(dw::DW_AT_name)? {

@@ -5,7 +5,7 @@ use super::{Catalog, entry_at};
 use crate::types::Entry;
 use crate::{Error, modules::Image};
 use gimli::constants as dw;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// The function at an address and all that is around the address within it.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub struct Block {
 
 #[derive(Clone, Debug)]
 pub struct Variable {
-    pub name: Rc<str>,
+    pub name: Arc<str>,
     pub entry: Entry,
     pub parameter: bool,
 }

@@ -151,7 +151,7 @@ impl Worker {
             len,
             kind: WatchKind::Change,
         };
-        self.pass_silent()?;
+        let came_from = (self.mark(), self.machine.current);
         let mut changes = Changes {
             contents: read(&self.machine.memory, &watch),
             watch,
@@ -160,11 +160,14 @@ impl Worker {
             most: usize::try_from(most).unwrap_or(usize::MAX),
             left: AT_ONCE,
         };
+        // What happens together with the place that it begins at belongs to what follows.
+        self.pass_silent()?;
+        changes.compare(&self.machine.memory, came_from.0, came_from.1, true);
         let stopped = self.observe(goal, &mut changes);
         self.instrument(false);
         let stopped = stopped?;
         let complete = !changes.full() && stopped.why != Why::Interrupted;
         changes.seen.truncate(changes.most);
-        tell(buffer, &changes.seen, stopped, complete)
+        tell(buffer, &changes.seen[..], stopped, complete)
     }
 }

@@ -1,5 +1,6 @@
-//! Calls of chosen functions, each with its return. In: where the functions begin, in a buffer. Out: each call with the
-//! registers and the part of memory that its arguments are in, and what it returned, in the buffer's place.
+//! Calls of chosen functions, each with its return. In: where the functions begin, and calls that are under way, in a
+//! buffer. Out: each call with the registers and the part of memory that its arguments are in, and what it returned, in the
+//! buffer's place; and which are under way now, so that a stretch can be looked at in parts.
 //!
 //! A call is seen at the function's first instruction, and again where its arguments are known; it is told from others by
 //! where its return address is on the stack. Its return is seen behind the call, where that stack pointer comes back: tail calls
@@ -12,7 +13,9 @@ use clew_recording::event::ThreadId;
 use rustc_hash::FxHashMap;
 
 use super::observe::{Observer, Sight, Stays};
-use super::protocol::{CallSeen, FunctionEntry, Goal, LeftBy, Mark, Piece, Reply, Why};
+use super::protocol::{
+    CallOpen, CallSeen, CallsAsked, CallsTold, FunctionEntry, Goal, LeftBy, Mark, Piece, Reply, Why,
+};
 use super::serve::Worker;
 use super::trace::tell;
 use super::travel::{Done, Halt};
@@ -202,6 +205,19 @@ impl Functions {
         }
     }
 
+    fn under_way(&self) -> Vec<CallOpen> {
+        let mut threads: Vec<_> = self.open.iter().collect();
+        threads.sort_by_key(|(thread, _)| **thread);
+        let all = threads.into_iter().flat_map(|(&thread, open)| {
+            open.iter().map(move |open| CallOpen {
+                thread,
+                call: open.call as u32,
+                stack: open.stack,
+            })
+        });
+        all.collect()
+    }
+
     fn goes_on(&mut self) -> bool {
         self.left = self.left.saturating_sub(1);
         !self.new && !self.full && self.left > 0
@@ -251,18 +267,32 @@ impl Functions {
 }
 
 impl Worker {
-    /// Goes to the goal and collects calls of the functions that stand in the buffer, at most so many.
+    /// Goes to the goal and collects calls of the functions that stand in the buffer, at most so many with those that were
+    /// under way.
     pub(super) fn functions(&mut self, goal: Goal, most: u64, buffer: &mut Buffer) -> Done<Reply> {
-        let entries = postcard::from_bytes::<Vec<FunctionEntry>>(&buffer.result());
-        let entries = entries.map_err(|_| Halt::Refused("no functions to look for".into()))?;
+        let asked = postcard::from_bytes::<CallsAsked>(&buffer.result());
+        let asked = asked.map_err(|_| Halt::Refused("no functions to look for".into()))?;
+        let (entries, before) = (asked.functions, asked.under_way);
+        let mut open: FxHashMap<ThreadId, Vec<Open>> = FxHashMap::default();
+        for one in &before.open {
+            let call = one.call as usize;
+            let seen = before.seen.get(call);
+            let seen = seen.ok_or_else(|| Halt::Refused("no such call is under way".into()))?;
+            open.entry(one.thread).or_default().push(Open {
+                at: seen.frame.wrapping_sub(8),
+                back: seen.back,
+                call,
+                stack: one.stack,
+            });
+        }
         let numbered = (0..).zip(&entries);
         let mut functions = Functions {
             entries: numbered.map(|(n, entry)| (entry.pc, (n, *entry))).collect(),
             known: entries.iter().map(|entry| (entry.known, *entry)).collect(),
-            backs: BTreeSet::new(),
-            seen: Vec::new(),
+            backs: open.values().flatten().map(|open| open.back).collect(),
+            seen: before.seen,
             most: usize::try_from(most).unwrap_or(usize::MAX),
-            open: FxHashMap::default(),
+            open,
             new: false,
             full: false,
             left: AT_ONCE,
@@ -273,7 +303,11 @@ impl Worker {
         self.instrument(false);
         let stopped = stopped?;
         let complete = !functions.full && stopped.why != Why::Interrupted;
-        tell(buffer, &functions.seen, stopped, complete)
+        let told = CallsTold {
+            open: functions.under_way(),
+            seen: functions.seen,
+        };
+        tell(buffer, &told, stopped, complete)
     }
 }
 

@@ -72,8 +72,7 @@ pub enum Observation {
     Sharing,
     /// Accesses to the memory that stands in the buffer, at most so many: a `Vec<Touch>` in its place.
     Touches { most: u64 },
-    /// Calls of the functions that stand in the buffer (a `Vec<FunctionEntry>`), at most so many: a `Vec<CallSeen>` in its
-    /// place.
+    /// Calls of the functions that stand in the buffer (a [`CallsAsked`]), at most so many: a [`CallsTold`] in its place.
     Functions { most: u64 },
     /// Changes of a piece of memory, at most so many: a `Vec<ChangeSeen>` in the buffer.
     Changes { addr: u64, len: u64, most: u64 },
@@ -451,6 +450,31 @@ pub struct CallSeen {
     /// Memory: parts of the frame, and what registers with arguments point to.
     pub pieces: Vec<Piece>,
     pub left: LeftBy,
+}
+
+/// What calls are looked for in a stretch, and which of them are under way when it begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallsAsked {
+    pub functions: Vec<FunctionEntry>,
+    pub under_way: CallsTold,
+}
+
+/// Calls in the order in which they began, and which of them are under way.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallsTold {
+    pub seen: Vec<CallSeen>,
+    /// Of each thread, outermost first.
+    pub open: Vec<CallOpen>,
+}
+
+/// A call under way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallOpen {
+    pub thread: ThreadId,
+    /// Number among those seen.
+    pub call: u32,
+    /// The mapping that its stack is in: a handler's may be another.
+    pub stack: u64,
 }
 
 /// Memory as it was.

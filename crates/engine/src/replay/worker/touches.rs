@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use clew_recording::borrowers;
 use clew_recording::event::ThreadId;
 use clew_recording::maps::Change;
 
@@ -239,15 +240,9 @@ impl Worker {
 
     /// Whether the current thread waits for the child that it has just made.
     fn waits_for_child(&self) -> bool {
-        const FORKS: [i64; 4] = [
-            libc::SYS_clone,
-            libc::SYS_fork,
-            libc::SYS_vfork,
-            libc::SYS_clone3,
-        ];
         let thread = self.machine.threads.get(&self.machine.current);
         let waits = thread.and_then(|thread| thread.waits);
-        waits.is_some_and(|call| FORKS.contains(&i64::from(call.nr)))
+        waits.is_some_and(|call| borrowers::lends_if_it_waits(call.nr))
     }
 
     /// A new thread's stack, and its own memory above it.

@@ -23,9 +23,9 @@ impl Observer for Tracing {
 }
 
 /// Hands a result over.
-pub(super) fn tell<T: Serialize>(
+pub(super) fn tell<T: Serialize + ?Sized>(
     buffer: &mut Buffer,
-    result: &[T],
+    result: &T,
     stopped: Stopped,
     complete: bool,
 ) -> Done<Reply> {
