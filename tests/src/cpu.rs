@@ -1,4 +1,4 @@
-//! What this processor can do, so that guests for newer instructions are skipped elsewhere.
+//! What this processor can do, so that guests for newer instructions are skipped elsewhere; and how busy it is.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -14,4 +14,15 @@ pub fn has(flag: &str) -> bool {
         flags.into_iter().flatten().map(str::to_owned).collect()
     });
     flags.iter().any(|known| known == flag)
+}
+
+/// How many programs want to run for each processor, on the last minute's average.
+pub fn load() -> u32 {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let first = text
+        .split(' ')
+        .next()
+        .and_then(|word| word.parse::<f64>().ok());
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+    (first.unwrap_or(0.0) / cores as f64) as u32
 }

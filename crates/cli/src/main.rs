@@ -37,6 +37,10 @@ use arguments::Command;
 use clew_engine::replay::worker::spawn;
 use clew_engine::start::{self, Request};
 
+/// A guest may leave the engine no mappings.
+#[global_allocator]
+static ALLOCATOR: clew_engine::memory::reserve::Allocator = clew_engine::memory::reserve::Allocator;
+
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, allow(dead_code))]
 extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int {

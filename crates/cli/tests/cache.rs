@@ -404,6 +404,46 @@ fn a_program_that_kills_itself_saves_first() {
 }
 
 /// A folder on a file system of 64 KiB, where root may mount one.
+/// A user that nobody is: what a server becomes that root has started.
+#[test]
+fn a_program_that_becomes_another_user_has_a_folder_of_its_own() {
+    const USER: &str = "54321";
+    if !is_root() {
+        return;
+    }
+    let own = PathBuf::from(format!("/var/tmp/clew-{USER}"));
+    let _ = fs::remove_dir_all(&own);
+    let folder = Folder::new("another");
+    let args = [
+        "run",
+        "setpriv",
+        "--reuid",
+        USER,
+        "--clear-groups",
+        "/bin/ls",
+        "/",
+    ];
+    let output = clew(&folder.cache(), &args).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let meta = own.metadata().unwrap();
+    assert_eq!(
+        (meta.uid().to_string(), meta.mode() & 0o777),
+        (USER.into(), 0o700)
+    );
+    let saved = || fs::read_dir(&own).unwrap().filter_map(|entry| entry.ok());
+    assert!(saved().any(|entry| entry.path().extension().is_some_and(|e| e == "code")));
+    // One that belongs to somebody else isn't used, nor told about: the program has its own output.
+    fs::remove_dir_all(&own).unwrap();
+    fs::create_dir(&own).unwrap();
+    let output = clew(&folder.cache(), &args).output().unwrap();
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{output:?}"
+    );
+    assert_eq!(saved().count(), 0);
+    fs::remove_dir_all(&own).unwrap();
+}
+
 #[test]
 fn a_full_disk() {
     let folder = Folder::new("full");

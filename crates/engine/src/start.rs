@@ -202,7 +202,8 @@ fn open_recorder(options: &Options, hidden: &Hidden) -> Option<Box<Recorder>> {
 
 /// The folder for saved translations; a bad one is told about once, in the first process.
 fn open_store(options: &Options) -> Option<Store> {
-    Store::open(options.cache_dir.as_deref()?).ok()
+    let folder = options.cache_dir.as_deref()?;
+    Store::open(folder).or_else(|_| Store::open_own()).ok()
 }
 
 /// Where the cache may be kept, by the environment; made if need be. The error says why a folder

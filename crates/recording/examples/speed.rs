@@ -106,7 +106,6 @@ fn measure(name: &str, rounds: u64, make: impl Fn(u64, &mut dyn FnMut(Record))) 
         exe: Vec::new(),
         argv: Vec::new(),
         time: 0,
-        view: Default::default(),
     });
     let len = encoder.event(&start, producer.reserve());
     producer.commit(len);

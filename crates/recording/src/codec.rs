@@ -397,7 +397,7 @@ fn take_waiter(input: &mut Reader) -> Result<Waiter, Malformed> {
     Ok(Waiter { tid, waits })
 }
 
-/// Beside a start's origin: how its registers are seen.
+/// Beside a start's origin: dead flags are seen as 0, and checks are of all registers. Not in recordings of the first clock.
 const WHOLE: u8 = 2;
 
 fn put_start(start: &Start, out: &mut Writer) {
@@ -405,8 +405,7 @@ fn put_start(start: &Start, out: &mut Writer) {
         Origin::Exec { before } => (0, before),
         Origin::Fork { parent } => (1, parent),
     };
-    let whole = (start.view == View::Whole) as u8 * WHOLE;
-    out.byte(origin | whole);
+    out.byte(origin | WHOLE);
     out.number(stream as u64);
     out.signed(start.pid as i64);
     out.signed(start.parent_pid as i64);
@@ -718,11 +717,6 @@ fn take_call(memory: &mut Memory, input: &mut Reader) -> Result<Call, Malformed>
 
 fn take_start(input: &mut Reader) -> Result<Start, Malformed> {
     let first = input.byte()?;
-    let view = if first & WHOLE != 0 {
-        View::Whole
-    } else {
-        View::General
-    };
     let stream = input.small()?;
     let origin = match first & !WHOLE {
         0 => Origin::Exec { before: stream },
@@ -744,6 +738,5 @@ fn take_start(input: &mut Reader) -> Result<Start, Malformed> {
         exe,
         argv,
         time,
-        view,
     })
 }

@@ -120,18 +120,6 @@ pub struct Start {
     pub argv: Vec<Vec<u8>>,
     /// Nanoseconds since the recording began.
     pub time: u64,
-    /// What is visible of the registers.
-    pub view: View,
-}
-
-/// What signal frames, handlers and checks saw of the registers while recording.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum View {
-    /// Dead flags as translated code had left them; checks without arithmetic flags and vectors.
-    General,
-    /// Dead flags as 0; everything is checked.
-    #[default]
-    Whole,
 }
 
 /// Where a stream's first state comes from.

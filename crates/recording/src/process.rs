@@ -141,7 +141,6 @@ mod tests {
                 exe: Vec::new(),
                 argv: Vec::new(),
                 time: 0,
-                view: Default::default(),
             },
         }
     }

@@ -531,7 +531,6 @@ mod tests {
             exe: b"/bin/x".to_vec(),
             argv: vec![b"x".to_vec()],
             time: 5,
-            view: Default::default(),
         }
     }
 

@@ -97,9 +97,8 @@ fn start() -> impl Strategy<Value = Start> {
         any::<u32>().prop_map(|parent| Origin::Fork { parent }),
     ];
     let argv = prop::collection::vec(bytes(200), 0..5);
-    let view = prop_oneof![Just(View::General), Just(View::Whole)];
-    (origin, any::<[i32; 3]>(), bytes(4096), argv, number(), view).prop_map(
-        |(origin, [pid, parent_pid, tid], exe, argv, time, view)| Start {
+    (origin, any::<[i32; 3]>(), bytes(4096), argv, number()).prop_map(
+        |(origin, [pid, parent_pid, tid], exe, argv, time)| Start {
             origin,
             pid,
             parent_pid,
@@ -107,7 +106,6 @@ fn start() -> impl Strategy<Value = Start> {
             exe,
             argv,
             time,
-            view,
         },
     )
 }

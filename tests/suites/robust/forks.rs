@@ -20,6 +20,9 @@ pub fn trials() -> Vec<Trial> {
             }));
         }
     }
+    trials.push(Trial::test("forks/replay/stop", || {
+        stop(&Place::new("stop"))
+    }));
     trials
 }
 
@@ -33,6 +36,46 @@ impl Drop for Running {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// As `/proc` shows it: R, S, T, …
+fn state(pid: Pid) -> Option<char> {
+    let text = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    text.rsplit_once(") ")?.1.chars().next()
+}
+
+/// Ctrl-Z stops what replays together with clew, and both go on together.
+fn stop(place: &Place) -> Result<(), Failed> {
+    let script = "i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done; echo $i";
+    place.record("r", &["sh", "-c", script])?;
+    // A replay may be over before it is asked to stop.
+    for _ in 0..20 {
+        let mut child = Running(place.command(&["replay", "r"]).spawn()?);
+        let pid = Pid::from_raw(child.0.id() as i32).expect("a pid");
+        let began = Instant::now();
+        let until = |done: &dyn Fn() -> bool| {
+            while !done() {
+                require(began.elapsed() < LONG, || "nothing happens".into())?;
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok::<(), Failed>(())
+        };
+        let replays = || Family::of(pid).members().count() > 1;
+        until(&|| replays() || state(pid) == Some('Z'))?;
+        kill_process(pid, Signal::TSTP)?;
+        until(&|| matches!(state(pid), Some('T' | 'Z')))?;
+        let goes_on = |other: &Pid| *other != pid && state(*other) != Some('Z');
+        let family = Family::of(pid);
+        let Some(other) = family.members().map(|member| member.pid).find(goes_on) else {
+            continue;
+        };
+        until(&|| matches!(state(other), None | Some('T' | 'Z')))?;
+        require(state(other) == Some('T'), || "it went on by itself".into())?;
+        kill_process(pid, Signal::CONT)?;
+        let status = child.0.wait()?;
+        return require(status.success(), || format!("{status}"));
+    }
+    Err("no replay could be stopped".into())
 }
 
 /// The recorded program breaks out of the code cache and forks: 63 times, if it is let.

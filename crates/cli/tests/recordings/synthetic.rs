@@ -118,7 +118,6 @@ pub fn start(pid: i32, origin: Origin, time: u64, argv: &[&str]) -> Event<'stati
         exe: argv[0].as_bytes().to_vec(),
         argv: argv.iter().map(|arg| arg.as_bytes().to_vec()).collect(),
         time,
-        view: Default::default(),
     })
 }
 

@@ -18,7 +18,7 @@ pub(super) fn map_code(range: &Range<u64>) -> std::io::Result<()> {
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
     let prot = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
     // SAFETY: NOREPLACE: nothing that exists is touched.
-    let at = unsafe {
+    let map = || unsafe {
         crate::syscall!(
             libc::SYS_mmap,
             range.start,
@@ -29,6 +29,7 @@ pub(super) fn map_code(range: &Range<u64>) -> std::io::Result<()> {
             0
         )
     };
+    let at = crate::memory::reserve::asked(map);
     if at == range.start as i64 {
         Ok(())
     } else {

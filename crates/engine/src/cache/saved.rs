@@ -431,7 +431,7 @@ fn table<T>(bytes: &'static [u8], offset: u64, count: u32) -> &'static [T] {
 
 fn map_file(file: &File, len: u64) -> Option<&'static [u8]> {
     // SAFETY: a new private mapping at an address of the kernel's choice.
-    let at = unsafe {
+    let map = || unsafe {
         crate::syscall!(
             libc::SYS_mmap,
             0,
@@ -442,6 +442,7 @@ fn map_file(file: &File, len: u64) -> Option<&'static [u8]> {
             0
         )
     };
+    let at = crate::memory::reserve::asked(map);
     if crate::sys::is_err(at) {
         return None;
     }
@@ -455,7 +456,7 @@ fn map_over(file: &File, at: u64, len: u64, offset: u64) -> Option<()> {
     let prot = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
     let flags = libc::MAP_PRIVATE | libc::MAP_FIXED;
     // SAFETY: the range lies inside the region's host range, which the cache mapped for it.
-    let got = unsafe {
+    let map = || unsafe {
         crate::syscall!(
             libc::SYS_mmap,
             at,
@@ -466,6 +467,7 @@ fn map_over(file: &File, at: u64, len: u64, offset: u64) -> Option<()> {
             offset
         )
     };
+    let got = crate::memory::reserve::asked(map);
     (got == at as i64).then_some(())
 }
 

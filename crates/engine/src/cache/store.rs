@@ -2,7 +2,8 @@
 //!
 //! `$CLEW_CACHE`, else `$XDG_CACHE_HOME/clew`, else `~/.cache/clew`; mode 0700 and owned by the
 //! user, or it isn't used. Anyone who can write there could make the engine run their code, so
-//! nothing is read from a folder that others can write.
+//! nothing is read from a folder that others can write. A program that has become another user (a server that gives up its
+//! privileges) has one in `/var/tmp`.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
@@ -85,6 +86,18 @@ impl Store {
             dir: dir.to_owned(),
             opened: None,
         })
+    }
+
+    /// The folder of a user that clew wasn't started by. Only where there is a place for it: the root may not be the one
+    /// that clew was started in.
+    pub fn open_own() -> io::Result<Store> {
+        let place = Path::new("/var/tmp");
+        if !place.metadata()?.is_dir() {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        // SAFETY: geteuid always succeeds.
+        let user = unsafe { libc::geteuid() };
+        Store::open(&place.join(format!("clew-{user}")))
     }
 
     /// The folder if it is there; never makes it.

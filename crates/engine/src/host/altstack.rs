@@ -24,6 +24,7 @@ pub fn map(len: usize) -> u64 {
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
-    let at = unsafe { crate::syscall!(libc::SYS_mmap, 0, len, prot, flags, -1i64, 0) };
+    let map = || unsafe { crate::syscall!(libc::SYS_mmap, 0, len, prot, flags, -1i64, 0) };
+    let at = crate::memory::reserve::asked(map);
     if crate::sys::is_err(at) { 0 } else { at as u64 }
 }

@@ -323,7 +323,8 @@ impl Stack {
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
         // SAFETY: a new mapping wherever the kernel likes, then its lowest page made a guard.
-        let base = unsafe { syscall!(libc::SYS_mmap, 0, Stack::SIZE, prot, flags, -1i64, 0) };
+        let map = || unsafe { syscall!(libc::SYS_mmap, 0, Stack::SIZE, prot, flags, -1i64, 0) };
+        let base = crate::memory::reserve::asked(map);
         if sys::is_err(base) {
             return Err(-base as i32);
         }

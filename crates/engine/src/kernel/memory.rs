@@ -3,7 +3,7 @@
 use super::table::{Args, Handler};
 use super::{Outcome, pokes, stop};
 use crate::executor::Executor;
-use crate::memory::{Answer, MapError};
+use crate::memory::{Answer, MapError, reserve};
 use crate::sys::err;
 
 /// The functions for calls of this group that the engine answers.
@@ -42,19 +42,18 @@ fn mmap(ex: &mut Executor, a: Args) -> Outcome {
     if a[3] as i32 & libc::MAP_ANONYMOUS == 0 && ex.kernel.own.hidden.contains(a[4] as i32) {
         return Outcome::Return(err(libc::EBADF));
     }
-    let result = ex
-        .memory
-        .mmap(a[0], a[1], a[2] as i32, a[3] as i32, a[4] as i32, a[5]);
+    let (prot, flags, fd) = (a[2] as i32, a[3] as i32, a[4] as i32);
+    let result = reserve::guests(|| ex.memory.mmap(a[0], a[1], prot, flags, fd, a[5]));
     answer_at(ex, result, None, a[1])
 }
 
 fn munmap(ex: &mut Executor, a: Args) -> Outcome {
-    let result = ex.memory.munmap(a[0], a[1]);
+    let result = reserve::guests(|| ex.memory.munmap(a[0], a[1]));
     answer_at(ex, result, Some(a[0]), a[1])
 }
 
 fn mprotect(ex: &mut Executor, a: Args) -> Outcome {
-    let result = ex.memory.mprotect(a[0], a[1], a[2] as i32);
+    let result = reserve::guests(|| ex.memory.mprotect(a[0], a[1], a[2] as i32));
     answer_at(ex, result, Some(a[0]), a[1])
 }
 
@@ -68,17 +67,18 @@ fn pkey_mprotect(ex: &mut Executor, a: Args) -> Outcome {
 }
 
 fn mremap(ex: &mut Executor, a: Args) -> Outcome {
-    let result = ex.memory.mremap(a[0], a[1], a[2], a[3] as i32, a[4]);
+    let flags = a[3] as i32;
+    let result = reserve::guests(|| ex.memory.mremap(a[0], a[1], a[2], flags, a[4]));
     ex.memory.settle_stack_near(a[0], a[1]);
     answer_at(ex, result, None, a[2])
 }
 
 fn brk(ex: &mut Executor, a: Args) -> Outcome {
-    Outcome::Return(ex.memory.brk(a[0]) as i64)
+    Outcome::Return(reserve::guests(|| ex.memory.brk(a[0])) as i64)
 }
 
 fn madvise(ex: &mut Executor, a: Args) -> Outcome {
-    let result = ex.memory.madvise(a[0], a[1], a[2] as i32);
+    let result = reserve::guests(|| ex.memory.madvise(a[0], a[1], a[2] as i32));
     answer(ex, result)
 }
 
@@ -96,11 +96,11 @@ fn mlockall(_: &mut Executor, a: Args) -> Outcome {
 }
 
 fn shmat(ex: &mut Executor, a: Args) -> Outcome {
-    let result = ex.memory.shmat(a[0] as i32, a[1], a[2] as i32);
+    let result = reserve::guests(|| ex.memory.shmat(a[0] as i32, a[1], a[2] as i32));
     answer_at(ex, result, None, 1)
 }
 
 fn shmdt(ex: &mut Executor, a: Args) -> Outcome {
-    let result = ex.memory.shmdt(a[0]);
+    let result = reserve::guests(|| ex.memory.shmdt(a[0]));
     answer_at(ex, result, Some(a[0]), 1)
 }

@@ -15,7 +15,7 @@ use super::Memory;
 use super::host::{self, MAP_FIXED_NOREPLACE, real_prot};
 use super::mapping::{Backing, Mapping, PAGE};
 use super::originals::Copies;
-use super::{file, govern, objects};
+use super::{file, govern, objects, reserve};
 use crate::guest::access;
 use crate::layout;
 
@@ -40,6 +40,7 @@ pub type OpenFile<'a> = &'a mut dyn FnMut(&str) -> io::Result<OwnedFd>;
 impl Memory {
     /// Makes one recorded change.
     pub fn apply(&mut self, change: &Change, open_file: OpenFile) -> Result<(), ApplyError> {
+        reserve::fill();
         match change {
             Change::Map {
                 mapping,

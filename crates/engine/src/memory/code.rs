@@ -15,6 +15,7 @@ use std::ops::Range;
 use super::Memory;
 use super::host::{self, real_prot};
 use super::mapping::{PAGE, page_down, page_up};
+use super::reserve;
 
 #[derive(Default)]
 pub(super) struct CodePages {
@@ -95,7 +96,9 @@ impl Memory {
         while page < range.end {
             if !self.code.pages.contains(&page) {
                 if let Some(m) = self.map.get(page).filter(|m| m.can(libc::PROT_WRITE)) {
-                    host::mprotect(page..page + PAGE, real_prot(m.prot) & !libc::PROT_WRITE)?;
+                    let prot = real_prot(m.prot) & !libc::PROT_WRITE;
+                    // There is doing without.
+                    reserve::guests(|| host::mprotect(page..page + PAGE, prot))?;
                 }
                 self.code.pages.insert(page);
             }

@@ -5,6 +5,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::reserve;
 use crate::kernel::stop;
 use crate::layout;
 use crate::sys;
@@ -36,7 +37,8 @@ pub fn mmap(addr: u64, len: u64, prot: i32, flags: i32, fd: i32, off: u64) -> Re
     debug_assert!(layout::is_guest(addr, len));
     // SAFETY: the range is the guest's (checked by the caller), so no memory that Rust code
     // uses is replaced.
-    let got = answer(unsafe { syscall!(libc::SYS_mmap, addr, len, prot, flags, fd, off) })?;
+    let map = || unsafe { syscall!(libc::SYS_mmap, addr, len, prot, flags, fd, off) };
+    let got = answer(reserve::asked(map))?;
     if got != addr {
         // A kernel before 4.17 takes MAP_FIXED_NOREPLACE for a hint.
         munmap(got..got + len)?;
@@ -47,7 +49,8 @@ pub fn mmap(addr: u64, len: u64, prot: i32, flags: i32, fd: i32, off: u64) -> Re
 
 pub fn munmap(range: Range<u64>) -> Result<u64, i32> {
     // SAFETY: the range is the guest's, or was just mapped and not handed out.
-    answer(unsafe { syscall!(libc::SYS_munmap, range.start, range.end - range.start) })
+    let unmap = || unsafe { syscall!(libc::SYS_munmap, range.start, range.end - range.start) };
+    answer(reserve::asked(unmap))
 }
 
 /// The kernel refuses to part a mapping, and there is no doing without: says so and ends the process.
@@ -62,19 +65,21 @@ pub fn out_of_mappings(what: &str) -> ! {
 pub fn mprotect(range: Range<u64>, prot: i32) -> Result<u64, i32> {
     // SAFETY: the range is the guest's; the engine reads and writes guest memory only where
     // the map of mappings allows it.
-    answer(unsafe {
+    let protect = || unsafe {
         syscall!(
             libc::SYS_mprotect,
             range.start,
             range.end - range.start,
             prot
         )
-    })
+    };
+    answer(reserve::asked(protect))
 }
 
 pub fn mremap(old: u64, old_len: u64, new_len: u64, flags: i32, new: u64) -> Result<u64, i32> {
     // SAFETY: both ranges are the guest's.
-    answer(unsafe { syscall!(libc::SYS_mremap, old, old_len, new_len, flags, new) })
+    let remap = || unsafe { syscall!(libc::SYS_mremap, old, old_len, new_len, flags, new) };
+    answer(reserve::asked(remap))
 }
 
 pub fn madvise(addr: u64, len: u64, advice: i32) -> Result<u64, i32> {

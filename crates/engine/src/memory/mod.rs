@@ -16,7 +16,7 @@
 //! - [`govern`], `ranges`: memory that recorded processes share
 //! - [`checksum`]: one number for what the guest has written
 //! - [`apply`], [`objects`]: for a replay: recorded changes made again
-//! - [`host`]: the real calls
+//! - [`host`], [`reserve`]: the real calls; mappings that are kept for the engine
 
 pub mod advice;
 pub mod alloc;
@@ -41,6 +41,7 @@ mod ranges;
 pub mod render;
 #[cfg(test)]
 mod replay_tests;
+pub mod reserve;
 pub mod shm;
 mod source;
 pub mod stack;

@@ -2,9 +2,7 @@
 
 use clew_recording::channel;
 use clew_recording::deadlock::Waiter;
-use clew_recording::event::{
-    Call as Written, Cause, Effect, End, Event, Output, Place, Touch, View,
-};
+use clew_recording::event::{Call as Written, Cause, Effect, End, Event, Output, Place, Touch};
 
 use super::view::{checksum, checksum_of};
 use super::{Arrival, Goes, Recorder};
@@ -78,7 +76,7 @@ impl Executor {
 
     /// A place at which replay must have these registers and, every now and then, this memory.
     fn full_check(&mut self, place: Place) {
-        let registers = checksum(self.gs, &self.memory, View::Whole);
+        let registers = checksum(self.gs, &self.memory);
         let recorder = self.recorder.as_mut().expect("only while recording");
         let memory = recorder.checksum_for_check(&self.memory);
         recorder.event(&Event::Check {
@@ -90,7 +88,7 @@ impl Executor {
 
     /// A place at which replay must have these registers.
     fn check(&mut self, place: Place) {
-        let registers = checksum(self.gs, &self.memory, View::Whole);
+        let registers = checksum(self.gs, &self.memory);
         self.recorder().event(&Event::Check {
             place,
             registers,
@@ -394,7 +392,7 @@ impl Executor {
         if govern::pending() {
             // Its frame is in shared memory, which came first.
             let at = std::mem::take(&mut place);
-            let registers = checksum_of(before.0, before.1, &self.memory, View::Whole);
+            let registers = checksum_of(before.0, before.1, &self.memory);
             self.recorder().event(&match cause {
                 Cause::Fault => Event::Shared {
                     ticks: at.ticks,
@@ -510,7 +508,7 @@ impl Executor {
         if self.options.pages {
             show_pages(&self.memory);
         }
-        let registers = checksum(self.gs, &self.memory, View::Whole);
+        let registers = checksum(self.gs, &self.memory);
         let memory = Some(self.memory.checksum());
         let place = Place::default();
         self.recorder().event(&Event::Check {

@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
 
 use clew_recording::channel::{self, Finished, Producer};
-use clew_recording::event::{Cause, Effect, End, Event, Origin, Place, Start, StreamId, View};
+use clew_recording::event::{Cause, Effect, End, Event, Origin, Place, Start, StreamId};
 
 use crate::executor::Executor;
 use crate::guest::access;
@@ -160,7 +160,6 @@ impl Executor {
             exe: self.program.exe.as_os_str().as_bytes().to_vec(),
             argv: argv.collect(),
             time: 0,
-            view: View::Whole,
         }
     }
 

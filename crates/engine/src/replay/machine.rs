@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use clew_recording::event::{
-    Call, Cause, End, Event, Instruction, Origin, Place, Start, ThreadId, Touch, View,
+    Call, Cause, End, Event, Instruction, Origin, Place, Start, ThreadId, Touch,
 };
 
 use crate::cache::CodeCache;
@@ -123,13 +123,6 @@ impl Machine {
             ended: false,
             checks: 0,
         }
-    }
-
-    /// How the recorder saw registers.
-    fn view(&self) -> View {
-        self.start
-            .as_ref()
-            .map_or_else(View::default, |start| start.view)
     }
 
     /// Ticks of the current thread so far.
@@ -311,7 +304,7 @@ impl Machine {
             } => {
                 self.go_to(*place, &|| "a check".into())?;
                 self.values_used_up()?;
-                let found = checksum(self.gs, &self.memory, self.view());
+                let found = checksum(self.gs, &self.memory);
                 if found != *registers {
                     return self.diverged(
                         format!("registers with checksum {registers:#x}"),

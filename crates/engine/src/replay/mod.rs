@@ -11,6 +11,7 @@ pub mod arguments;
 mod effects;
 pub mod files;
 pub mod forks;
+mod halt;
 pub mod jail;
 pub mod leash;
 pub mod machine;

@@ -13,6 +13,7 @@ use clew_recording::reader::Recording;
 use super::arguments::Argument;
 use super::files::{self, Files};
 use super::forks::{self, Guard, Verdict};
+use super::halt::Halt;
 use super::jail;
 use super::leash;
 use super::passing;
@@ -233,6 +234,8 @@ struct Coordinator<'a> {
     /// Descriptors that no replaying process shall have.
     inherited: Vec<RawFd>,
     held: Vec<Held>,
+    /// Ctrl-Z.
+    halt: Option<Halt>,
     census: Census,
     /// How much each stream has done.
     done: BTreeMap<StreamId, u64>,
@@ -355,6 +358,7 @@ pub fn replay_and_tell(
         children: Vec::new(),
         inherited: jail::inherited().map_err(|e| format!("/proc/self/fd: {e}"))?,
         held: Vec::new(),
+        halt: Halt::new(),
         census: Census::default(),
         done: BTreeMap::new(),
         tell: told,
@@ -390,6 +394,7 @@ impl Coordinator<'_> {
             }
             pass_on(&mut words);
             self.answer_forks();
+            self.answer_halt();
             let before = self.children.len();
             self.children.retain(Child::lives);
             if self.children.len() != before {
@@ -410,10 +415,12 @@ impl Coordinator<'_> {
                 Taken::Nothing => {}
             }
             self.answer_forks();
+            self.answer_halt();
             if !pass_on(&mut words) {
                 let fds: Vec<RawFd> = [mine, words.as_raw_fd()]
                     .into_iter()
                     .chain(self.guards())
+                    .chain(self.halt.as_ref().map(Halt::fd))
                     .collect();
                 wait_readable(&fds, 1000);
             }
@@ -524,8 +531,15 @@ impl Coordinator<'_> {
             .into_iter()
             .chain(ends)
             .chain(self.guards())
+            .chain(self.halt.as_ref().map(Halt::fd))
             .collect();
         wait_readable(&fds, if all { -1 } else { 20 });
+    }
+
+    fn answer_halt(&self) {
+        if let Some(halt) = &self.halt {
+            halt.answer(|| self.held.iter().map(|held| held.group).collect());
+        }
     }
 
     fn answer_forks(&mut self) {
@@ -613,6 +627,7 @@ impl Coordinator<'_> {
         // What is the parent's business.
         drop((held, here));
         self.held.clear();
+        self.halt = None;
         // SAFETY: a descriptor of the parent's business.
         unsafe { syscall!(libc::SYS_close, mine) };
         if forks && !self.request.unlocked {

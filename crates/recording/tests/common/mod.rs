@@ -161,7 +161,6 @@ impl Source {
                 exe: b"/bin/example".to_vec(),
                 argv: vec![b"example".to_vec(), b"of a start".to_vec()],
                 time: 5,
-                view: Default::default(),
             })));
         }
         if n % 3 == 2 {

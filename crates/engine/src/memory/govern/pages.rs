@@ -433,7 +433,8 @@ impl State {
                 // A length of zero makes a second mapping of shared memory.
                 let (page, may_move) = (page_down(addr), libc::MREMAP_MAYMOVE);
                 // SAFETY: a new mapping where the kernel likes.
-                let at = unsafe { syscall!(libc::SYS_mremap, page, 0, PAGE, may_move) };
+                let map = || unsafe { syscall!(libc::SYS_mremap, page, 0, PAGE, may_move) };
+                let at = crate::memory::reserve::asked(map);
                 if crate::sys::is_err(at) {
                     return None;
                 }
