@@ -55,6 +55,10 @@ pub enum Command {
     #[command(after_help = HUNT_HELP)]
     Hunt(Hunt),
 
+    /// Make a recorded failure small: the fewest preemptions that it needs
+    #[command(after_help = crate::hunt::minimize::HELP)]
+    Minimize(crate::hunt::minimize::Minimize),
+
     /// Removes what a hunt that was killed leaves
     #[command(name = clew_hunt::guard::COMMAND, hide = true)]
     HuntGuard(Guard),

@@ -6,6 +6,7 @@ static volatile int running = 4, is_finished;
 static void *worker(void *arg) {
     work(150);
     int left = running - 1;
+    work(2);
     running = left;
     if (left == 0) {
         pthread_mutex_lock(&lock);

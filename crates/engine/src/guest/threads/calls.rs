@@ -3,6 +3,7 @@
 
 use super::{Finish, State};
 use crate::executor::Executor;
+use crate::guest::virtual_time::{self, RESTART};
 use crate::host::blocking::{self, Ended};
 use crate::host::borrower;
 use crate::host::handlers::{self, Action};
@@ -10,7 +11,6 @@ use crate::host::proxy::{Command, During, Task};
 use crate::host::sigset::{SigSet, set_kernel_mask};
 use crate::kernel::scratch::Scratch;
 use crate::kernel::{Outcome, outputs, table};
-use crate::guest::virtual_time::{self, RESTART};
 use crate::memory::govern;
 
 impl Executor {

@@ -366,7 +366,11 @@ impl Executor {
     /// In virtual time: when the next timed wait is over.
     pub(in crate::guest) fn next_timed_wait(&mut self) -> Option<u64> {
         while let Some(&Reverse((due, slot, wait))) = self.threads.timers.peek() {
-            if self.threads.get(slot).is_some_and(|thread| thread.wait == wait) {
+            if self
+                .threads
+                .get(slot)
+                .is_some_and(|thread| thread.wait == wait)
+            {
                 return Some(due);
             }
             self.threads.timers.pop();

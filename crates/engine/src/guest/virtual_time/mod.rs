@@ -94,10 +94,12 @@ pub fn answer(ex: &mut Executor, call: &Call, args: &Args) -> Option<Outcome> {
                 Ok(_) => EINVAL,
             }
         }
-        libc::SYS_ppoll if args[1] == 0 && args[2] != 0 && args[3] == 0 => match timespec(args[2]) {
-            Err(outcome) => outcome,
-            Ok(time) => sleep(ex, time, Left::Timespec(args[2])),
-        },
+        libc::SYS_ppoll if args[1] == 0 && args[2] != 0 && args[3] == 0 => {
+            match timespec(args[2]) {
+                Err(outcome) => outcome,
+                Ok(time) => sleep(ex, time, Left::Timespec(args[2])),
+            }
+        }
         libc::SYS_pselect6 if args[0] as i32 == 0 && args[4] != 0 && no_mask(args[5]) => {
             match timespec(args[4]) {
                 Err(outcome) => outcome,
@@ -201,9 +203,9 @@ impl Executor {
 
     /// Whether some thread waits in the kernel for more than a signal.
     fn awaits_outside(&self) -> bool {
-        self.threads
-            .iter()
-            .any(|(_, thread)| thread.state == State::OnProxy && !waits_for_signals(thread.proxy_call))
+        self.threads.iter().any(|(_, thread)| {
+            thread.state == State::OnProxy && !waits_for_signals(thread.proxy_call)
+        })
     }
 }
 

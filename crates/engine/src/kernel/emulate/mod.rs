@@ -20,10 +20,10 @@ use clew_recording::event::Instruction as Kind;
 
 use super::cpuid::{self, Cpuid};
 use super::stop;
-use crate::host::virtual_clock;
 use crate::context::{GsBlock, RAX, RBX, RCX, RDX, RSP, Regs};
 use crate::executor::Executor;
 use crate::guest::access;
+use crate::host::virtual_clock;
 use crate::memory::Memory;
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, OpKind, Register};
 use state::Store;
