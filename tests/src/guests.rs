@@ -22,7 +22,7 @@ pub fn trials(
     let mut trials = Vec::new();
     for source in sources::list(&folder, &["c", "cpp", "S", "rs"]) {
         // Those are wrong on purpose, and hunted.
-        if source.name.starts_with("bugs/") {
+        if source.name.starts_with("bugs/") || source.name.starts_with("hunt/") {
             continue;
         }
         let header = Header::read(&source.path);

@@ -55,6 +55,10 @@ pub enum Command {
     #[command(after_help = HUNT_HELP)]
     Hunt(Hunt),
 
+    /// Make a recorded failure small: the fewest preemptions that it needs
+    #[command(after_help = crate::hunt::minimize::HELP)]
+    Minimize(crate::hunt::minimize::Minimize),
+
     /// Removes what a hunt that was killed leaves
     #[command(name = clew_hunt::guard::COMMAND, hide = true)]
     HuntGuard(Guard),
@@ -251,11 +255,23 @@ pub struct Schedule {
     #[arg(long, value_name = "TICKS", value_parser = clap::value_parser!(u64).range(1..))]
     pub length: Option<u64>,
 
+    /// What the program's clocks, sleeps and timers follow: real time, or virtual, which begins the same in every run and jumps
+    /// when all threads wait
+    #[arg(long, value_name = "WHICH", default_value = "real", value_enum)]
+    pub time: Time,
+
     /// Do what the kernel may do to a program and seldom does: delays, short (reads and writes), eintr, wakes (in another
     /// order), memory (is refused); without a list, all but the last
     #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true,
         default_missing_value = ALL_CHAOS, value_parser = Kinds::parse)]
     pub chaos: Option<Kinds>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Time {
+    #[default]
+    Real,
+    Virtual,
 }
 
 /// What `--chaos` is without a list.

@@ -6,6 +6,8 @@ pub mod arguments;
 pub mod explain;
 mod facts;
 mod lines;
+mod merge;
+pub mod minimize;
 
 use std::ffi::{CStr, OsString};
 use std::io::{IsTerminal, Write};
@@ -19,7 +21,8 @@ use arguments::{Guard, Hunt, Sched};
 use clew_hunt::idiom::explore::Coverage;
 use clew_hunt::minimize::Progress;
 use clew_hunt::run::{Ended, Runner};
-use clew_hunt::{Condition, Found, News, Report, Settings, Stopped, Strategy, Tally};
+use clew_hunt::visible::Kind;
+use clew_hunt::{Condition, Found, News, Report, Settings, Shard, Stopped, Strategy, Tally, Time};
 use facts::Facts;
 
 const NOTHING_FOUND: i32 = 1;
@@ -35,6 +38,14 @@ const LAST_LINES: usize = 3;
 static STOP: AtomicBool = AtomicBool::new(false);
 
 pub fn hunt(line: &Hunt, envp: &[&CStr]) -> i32 {
+    if line
+        .guest
+        .program
+        .first()
+        .is_some_and(|word| word == "merge")
+    {
+        return merge::merge(&line.guest.program[1..], line.json);
+    }
     // What can't be run at all is said before anything is made.
     if let Err(status) = run::request(&line.guest, &Engine::default(), envp) {
         return status;
@@ -78,36 +89,31 @@ pub fn guard(line: &Guard) -> i32 {
 }
 
 fn settings(line: &Hunt, envp: &[&CStr]) -> Result<Settings, String> {
-    let exe = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
-    let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
     let conditions = match line.fail_if.is_empty() {
         true => Condition::usual(),
         false => line.fail_if.clone(),
     };
-    let runs = match line.time {
+    let runs = match line.limit() {
         None => Some(line.runs.unwrap_or(USUAL_RUNS)),
         Some(_) => line.runs,
     };
+    let program = line.guest.program.clone();
     Ok(Settings {
-        runner: Runner {
-            exe,
-            options: line
-                .portable
-                .then(|| OsString::from("--portable"))
-                .into_iter()
-                .collect(),
-            program: line.guest.program.clone(),
-        },
-        place: recordings::place(envp).map_err(|error| error.to_string())?,
         runs,
-        time: line.time,
-        jobs: line.jobs.map_or(processors, |jobs| jobs as usize),
+        time: line.limit(),
+        clock: line.clock(),
         strategy: match line.sched {
             Sched::Random => Strategy::Random,
             Sched::Pct => Strategy::Pct(line.depth),
             Sched::Chaos => Strategy::Chaos,
             Sched::Mixed => Strategy::Mixed,
             Sched::Idiom => Strategy::Idiom,
+            Sched::Surw => Strategy::Visible(Kind::Surw),
+            Sched::Pos => Strategy::Visible(Kind::Pos),
+            Sched::Points => Strategy::Visible(Kind::Points),
+            Sched::Delay => Strategy::Visible(Kind::Delay),
+            Sched::Hold => Strategy::Visible(Kind::Hold),
+            Sched::Meet => Strategy::Visible(Kind::Meet),
         },
         chaos: line.chaos.map(|kinds| kinds.names()),
         seed: line.seed,
@@ -116,6 +122,39 @@ fn settings(line: &Hunt, envp: &[&CStr]) -> Result<Settings, String> {
         timeout: line.timeout,
         keep: line.keep as usize,
         minimize: line.minimize,
+        ..settings_for(program, line.portable, line.jobs, envp)?
+    })
+}
+
+/// For runs of one program that aren't chosen by a strategy.
+fn settings_for(
+    program: Vec<OsString>,
+    portable: bool,
+    jobs: Option<u64>,
+    envp: &[&CStr],
+) -> Result<Settings, String> {
+    let exe = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
+    let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let portable = portable.then(|| OsString::from("--portable"));
+    Ok(Settings {
+        runner: Runner {
+            exe,
+            options: portable.into_iter().collect(),
+            program,
+        },
+        place: recordings::place(envp).map_err(|error| error.to_string())?,
+        runs: None,
+        time: None,
+        jobs: jobs.map_or(processors, |jobs| jobs as usize),
+        strategy: Strategy::default(),
+        clock: Time::default(),
+        chaos: None,
+        seed: 1,
+        shard: Shard::default(),
+        conditions: Condition::usual(),
+        timeout: None,
+        keep: 1,
+        minimize: None,
     })
 }
 
@@ -227,13 +266,17 @@ impl Screen<'_> {
         let name = text::plain(&found.name);
         let why = style.bad(&text::plain(&found.why));
         let mut out = format!(
-            "found: {}, {why}, after {} ({})\n",
+            "found: {}, {why}, after {} (by {}, {})\n",
             style.bold(&name),
             text::counted(found.after, "run"),
+            found.plan.kind,
             text::counted(found.schedule.preemptions, "preemption"),
         );
         if let Ended::Deadlock(who) = &found.ended {
             out.push_str(&lines::deadlock(who, found.explained.as_ref()));
+        }
+        if !matches!(found.ended, Ended::Deadlock(_)) {
+            out.push_str(&lines::crash(found.explained.as_ref()));
         }
         for line in last_lines(&found.stderr) {
             out.push_str(&format!("  | {line}\n"));

@@ -94,6 +94,7 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const 
         Ok(Command::Unpack(options)) => recordings::pack::unpack(&options, &envp),
         Ok(Command::Report(options)) => recordings::report::report(&options, &envp),
         Ok(Command::Hunt(options)) => hunt::hunt(&options, &envp),
+        Ok(Command::Minimize(options)) => hunt::minimize::minimize(&options, &envp),
         Ok(Command::HuntGuard(options)) => hunt::guard(&options),
         Ok(Command::ExplainRun(options)) => hunt::explain::explain(&options, &envp),
         Ok(Command::HuntProfile(options)) => profile::profile(&options, &envp),

@@ -68,6 +68,7 @@ fn profiled(line: &Profiled, envp: &[&CStr]) -> Result<Profile, String> {
         lives,
         own,
         accesses: touches.touches.iter().map(access).collect(),
+        length: None,
     })
 }
 

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use crate::arguments::{Deadlock, Full, Record};
+use crate::arguments::{Deadlock, Full, Record, Time};
 use crate::recordings;
 use crate::run;
 use crate::{machine, text};
@@ -106,6 +106,7 @@ fn fill(line: &Record, request: &Request, folder: &Path) -> Result<Recording, St
         depth: line.engine.schedule.depth,
         length: line.engine.schedule.length,
         chaos: line.engine.schedule.chaos.map(|kinds| kinds.names()),
+        time: (line.engine.schedule.time == Time::Virtual).then(|| "virtual".into()),
     };
     meta_with(line, &request.program.exe_path(), folder, schedule)
         .write(folder)

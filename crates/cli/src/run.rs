@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::arguments::{Engine, Guest, Run, Whose};
+use crate::arguments::{Engine, Guest, Run, Time, Whose};
 use crate::variables;
 use clew_engine::loader::LoadError;
 use clew_engine::program::{self, Options, Sched, StatsFor};
@@ -78,6 +78,7 @@ pub fn options(
         depth: engine.schedule.depth,
         length: engine.schedule.length,
         chaos: engine.schedule.chaos.unwrap_or_default(),
+        virtual_time: engine.schedule.time == Time::Virtual,
         portable: engine.portable,
         ..Options::default()
     };

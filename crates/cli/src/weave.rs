@@ -141,6 +141,7 @@ fn meta(line: &Record, program: &launch::Program, folder: &Path) -> Meta {
         depth: None,
         length: None,
         chaos: None,
+        time: None,
     };
     let mut meta = record::meta_with(line, &program.path, folder, schedule);
     meta.capture = WOVEN.into();

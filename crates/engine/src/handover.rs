@@ -83,6 +83,7 @@ impl Handover {
         let chaos = self.options.chaos;
         number("chaos", chaos.any().then_some(i64::from(chaos.bits())));
         number("deadlock", flag(self.options.stop_at_deadlock));
+        number("virtual", flag(self.options.virtual_time));
         number("turns", flag(self.options.turns));
         number("sharing", flag(self.options.sharing));
         number("hook", flag(self.options.hook));
@@ -180,6 +181,7 @@ impl Handover {
                 "length" => options.length = Some(number()? as u64),
                 "chaos" => options.chaos = Kinds::from_bits(number()? as u8),
                 "deadlock" => options.stop_at_deadlock = true,
+                "virtual" => options.virtual_time = true,
                 "turns" => options.turns = true,
                 "sharing" => options.sharing = true,
                 "hook" => options.hook = true,

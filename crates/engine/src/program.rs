@@ -102,6 +102,8 @@ pub struct Options {
     pub script: Option<Arc<Script>>,
     /// What the kernel may do and seldom does.
     pub chaos: Kinds,
+    /// Clocks, sleeps and timers follow [`crate::host::virtual_clock`].
+    pub virtual_time: bool,
     /// Threads that wait for each other for good end the process.
     pub stop_at_deadlock: bool,
     /// A line for each turn.

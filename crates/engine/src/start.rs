@@ -15,7 +15,7 @@ use crate::guest::threads::Threads;
 use crate::handover::Handover;
 use crate::host::kernel_thread::Role;
 use crate::host::sigset::SigSet;
-use crate::host::{altstack, crash, handlers, switch, time};
+use crate::host::{altstack, crash, handlers, switch, time, virtual_clock};
 use crate::kernel::descriptors::Hidden;
 use crate::kernel::{Kernel, descriptors, procfs, stop};
 use crate::loader::{self, LoadError, Resolved};
@@ -137,6 +137,9 @@ fn executor(request: Request) -> Result<Executor, LoadError> {
     let atlas = Atlas::open(store.as_ref());
     let mut memory = Memory::new(Box::new(atlas.clone()));
     let gs = new_gs_block();
+    if options.virtual_time {
+        virtual_clock::install(gs);
+    }
     let recorder = open_recorder(&options, &handover.own.hidden);
     if recorder.is_some() {
         memory.record_changes(Files::new(handover.own.hidden.files));

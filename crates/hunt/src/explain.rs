@@ -19,11 +19,13 @@ use serde::{Deserialize, Serialize};
 use crate::guard::Guard;
 use crate::strategy::SCHEDULE;
 
+mod crash;
 mod deadlock;
 mod names;
 mod spot;
 mod switches;
 
+pub use crash::Crash;
 pub use spot::Spot;
 
 /// The hidden command that explains.
@@ -45,6 +47,9 @@ pub struct Explained {
     pub all_preemptions: u64,
     /// Threads that wait for each other.
     pub deadlock: Vec<Waiting>,
+    /// Where the program died by a signal.
+    #[serde(default)]
+    pub crash: Option<Crash>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,9 +122,13 @@ pub fn explain(
     settings: &clew_timeline::Settings,
 ) -> Result<Explained, ExplainError> {
     let recording = clew_recording::reader::Recording::open(folder)?;
+    let crash = crash::explain(&recording, settings)?;
     let story = switches::read(&recording)?;
     let Some(story) = story else {
-        return Ok(Explained::default());
+        return Ok(Explained {
+            crash,
+            ..Explained::default()
+        });
     };
     let timeline = clew_timeline::Timeline::open(&recording, story.stream, settings.clone())?;
     let mut view = spot::View::new(&recording, timeline);
@@ -136,6 +145,7 @@ pub fn explain(
         preemptions,
         all_preemptions,
         deadlock,
+        crash,
     })
 }
 

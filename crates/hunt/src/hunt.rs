@@ -10,15 +10,16 @@ use std::time::{Duration, Instant};
 
 use clew_recording::folder::Recordings;
 use clew_recording::meta::Meta;
+use clew_recording::summary;
 
 use crate::explain::{self, Explained};
 use crate::guard::Guard;
-use crate::idiom::Guide;
+use crate::guide::Guide;
 use crate::idiom::explore::Coverage;
 use crate::measure::{self, Schedule};
 use crate::minimize::{self, Minimized, minimize};
 use crate::run::{Ended, Outcome, Runner};
-use crate::strategy::{Plan, Shard, Strategy};
+use crate::strategy::{Plan, Shard, Strategy, Time};
 use crate::{Condition, HuntError};
 
 /// Without a time limit for runs they get so much longer than the first took, and at least this: schedules under which
@@ -43,6 +44,7 @@ pub struct Settings {
     pub time: Option<Duration>,
     pub jobs: usize,
     pub strategy: Strategy,
+    pub clock: Time,
     pub chaos: Option<String>,
     pub seed: u64,
     pub shard: Shard,
@@ -71,7 +73,7 @@ pub struct Found {
     pub schedule: Schedule,
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
-    /// For a deadlock: its lines, or why there are none.
+    /// For a deadlock or a death by a signal: its lines, or why there are none.
     pub explained: Option<Result<Explained, String>>,
     pub minimized: Option<Minimized>,
 }
@@ -180,6 +182,77 @@ pub fn hunt(
     Ok(report)
 }
 
+/// Minimizes a recording that was kept earlier. It must fail by one of the settings' conditions.
+pub fn minimize_recording(
+    settings: &Settings,
+    folder: &Path,
+    meta: &Meta,
+    stop: &AtomicBool,
+    watch: &mut dyn FnMut(News),
+) -> Result<Found, HuntError> {
+    let bad = |why: &str| HuntError::Bad(format!("{}: {why}", meta.name));
+    let failed = |why: String| HuntError::Recording {
+        path: folder.into(),
+        why,
+    };
+    let summary = summary::of(folder).map_err(|why| failed(why.to_string()))?;
+    let ended = match (&summary.deadlock, summary.end) {
+        (Some(who), _) => Ended::Deadlock(who.clone()),
+        (None, summary::End::Exited { status }) => Ended::Exit(status),
+        (None, summary::End::Killed { signal }) => Ended::Signal(signal),
+        _ => {
+            return Err(bad(
+                "it has no end, so nobody can tell whether a run ends like it",
+            ));
+        }
+    };
+    let outcome = Outcome {
+        ended: ended.clone(),
+        stdout: Vec::new(),
+        stderr: Vec::new(),
+        took: Duration::ZERO,
+    };
+    let prefix = format!("{PREFIX}{}-", std::process::id());
+    let guard = Guard::start(&settings.runner.exe, settings.place.dir(), &prefix)
+        .map_err(HuntError::io("starting the guard"))?;
+    let hunt = Hunt {
+        settings,
+        stop,
+        over: AtomicBool::new(false),
+        guard,
+        prefix,
+        started: Instant::now(),
+        next: AtomicU64::new(0),
+    };
+    let Some((condition, why)) = hunt.why(&outcome)? else {
+        return Err(bad("it didn't fail: it ended with status 0"));
+    };
+    let mut found = Found {
+        run: 0,
+        after: 0,
+        plan: Plan {
+            seed: meta.schedule.seed,
+            chaos: meta.schedule.chaos.clone(),
+            virtual_time: meta.schedule.time.is_some(),
+            ..Plan::ordinary()
+        },
+        why,
+        condition,
+        ended,
+        name: meta.name.clone(),
+        folder: folder.into(),
+        schedule: measure::schedule(folder)?,
+        stdout: Vec::new(),
+        stderr: Vec::new(),
+        explained: None,
+        minimized: None,
+    };
+    let most = settings.minimize.unwrap_or(u64::MAX);
+    let minimized = minimize(&hunt, &found, most, Some(LEAST_TIMEOUT), watch)?;
+    found.minimized = Some(minimized);
+    Ok(found)
+}
+
 pub(crate) struct Hunt<'a> {
     pub settings: &'a Settings,
     /// The user's wish, and everybody's knowledge that it is over.
@@ -191,8 +264,8 @@ pub(crate) struct Hunt<'a> {
     next: AtomicU64,
 }
 
-/// What the first run gives the others: their time limit, and what leads them.
-type Begun<'a> = (Duration, Option<Guide<'a>>);
+/// What the first run gives the others: their time limit, whether their time is virtual, and what leads them.
+type Begun<'a> = (Duration, bool, Option<Guide<'a>>);
 
 impl Hunt<'_> {
     /// Also the time limit of the runs.
@@ -202,7 +275,7 @@ impl Hunt<'_> {
             found: Vec::new(),
             stopped: Stopped::Interrupted,
         };
-        let Some((timeout, guide)) = self.first(&mut report, watch)? else {
+        let Some((timeout, virtual_time, guide)) = self.first(&mut report, watch)? else {
             return Ok((report, None));
         };
         let (timeout, guide) = (Some(timeout), guide.as_ref());
@@ -215,7 +288,9 @@ impl Hunt<'_> {
                     let tell = tell.clone();
                     std::thread::Builder::new()
                         .name(format!("hunt-{job}"))
-                        .spawn_scoped(scope, move || self.work(length, timeout, guide, &tell))
+                        .spawn_scoped(scope, move || {
+                            self.work(length, timeout, virtual_time, guide, &tell)
+                        })
                         .inspect_err(|_| self.over.store(true, Ordering::Relaxed))
                         .map_err(HuntError::io("starting a job"))?;
                 }
@@ -252,6 +327,7 @@ impl Hunt<'_> {
         let settings = self.settings;
         let mut plan = Plan::ordinary();
         plan.chaos.clone_from(&settings.chaos);
+        plan.virtual_time = settings.clock == Time::Virtual;
         let limit = settings.timeout.or(settings.time);
         let Some(done) = self.run(0, plan, limit)? else {
             return Ok(None);
@@ -260,11 +336,19 @@ impl Hunt<'_> {
         let schedule = measure::schedule(&done.folder.path)?;
         report.tally.length = schedule.length();
         report.tally.threads = schedule.threads;
+        let virtual_time = match settings.clock {
+            Time::ByProgram => !measure::deals_with_outside(&done.folder.path)?,
+            clock => clock == Time::Virtual,
+        };
         let took = done.outcome.took;
         let guide = self.guide(&done.folder.path)?;
         self.judge(done, report, watch)?;
         let usual = (took * PATIENCE).max(LEAST_TIMEOUT);
-        Ok(Some((settings.timeout.unwrap_or(usual), guide)))
+        Ok(Some((
+            settings.timeout.unwrap_or(usual),
+            virtual_time,
+            guide,
+        )))
     }
 
     /// A job: one run after the other.
@@ -272,6 +356,7 @@ impl Hunt<'_> {
         &self,
         length: Option<u64>,
         timeout: Option<Duration>,
+        virtual_time: bool,
         guide: Option<&Guide>,
         tell: &mpsc::Sender<Result<Done, HuntError>>,
     ) {
@@ -294,7 +379,14 @@ impl Hunt<'_> {
                 Some(guide) => guide.plan(n, length, &|| self.ends()),
             };
             let done = plan.and_then(|plan| match plan {
-                Some(plan) => self.run(run + 1, plan, timeout),
+                Some(plan) => self.run(
+                    run + 1,
+                    Plan {
+                        virtual_time,
+                        ..plan
+                    },
+                    timeout,
+                ),
                 None => Ok(None),
             });
             let learned = match (guide, &done) {
@@ -385,7 +477,7 @@ impl Hunt<'_> {
                 }
             }
             report.tally.elapsed = self.started.elapsed();
-            report.tally.coverage = guide.map(Guide::coverage);
+            report.tally.coverage = guide.and_then(Guide::coverage);
             watch(News::Progress(&report.tally));
             if let Some(stopped) = self.is_over(report) {
                 return Ok(Some(stopped));
@@ -434,7 +526,8 @@ impl Hunt<'_> {
         plan.keep_script(&folder)
             .map_err(HuntError::io("keeping the schedule"))?;
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        let explained = matches!(done.outcome.ended, Ended::Deadlock(_)).then(|| {
+        let has_place = !matches!(done.outcome.ended, Ended::Exit(_));
+        let explained = has_place.then(|| {
             let (exe, stop) = (&self.settings.runner.exe, || self.is_stopped());
             explain::ask(exe, &folder, 0, EXPLAIN, &self.guard, &stop)
         });

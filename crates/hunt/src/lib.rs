@@ -5,8 +5,10 @@
 #![forbid(unsafe_code)]
 
 pub mod condition;
+mod dice;
 pub mod explain;
 pub mod guard;
+mod guide;
 pub mod hunt;
 pub mod idiom;
 pub mod measure;
@@ -14,10 +16,11 @@ pub mod minimize;
 pub mod run;
 pub mod strategy;
 pub mod turns;
+pub mod visible;
 
 pub use condition::Condition;
-pub use hunt::{Found, News, Report, Settings, Stopped, Tally, hunt};
-pub use strategy::{Plan, Shard, Strategy};
+pub use hunt::{Found, News, Report, Settings, Stopped, Tally, hunt, minimize_recording};
+pub use strategy::{Plan, Shard, Strategy, Time};
 
 use std::io;
 use std::path::PathBuf;

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use clew_recording::event::Event;
+use clew_recording::event::{Event, Record};
+use clew_recording::reader::Recording;
 use clew_recording::summary;
 
 use crate::{HuntError, turns};
@@ -37,6 +38,36 @@ pub fn wait_for_writer(folder: &Path) -> bool {
 /// Reads a complete recording.
 pub fn schedule(folder: &Path) -> Result<Schedule, HuntError> {
     Ok(turns::read(folder)?.0)
+}
+
+/// Calls by which a program begins to deal with others: sockets, other processes, what changes in files.
+/// In this order: socket, socketpair, shmget, mknod, mq_open, inotify_init, mknodat, inotify_init1, fanotify_init.
+const OUTSIDE: [u32; 9] = [41, 53, 29, 133, 240, 253, 259, 294, 300];
+
+/// Whether a recorded program has others to wait for: processes, its own or not, at the other end of anything. It must not believe
+/// that more time has passed than they had.
+pub fn deals_with_outside(folder: &Path) -> Result<bool, HuntError> {
+    let failed = |why: String| HuntError::Recording {
+        path: folder.into(),
+        why,
+    };
+    let recording = Recording::open(folder).map_err(|error| failed(error.to_string()))?;
+    if recording.streams().len() > 1 {
+        return Ok(true);
+    }
+    for stream in recording.streams() {
+        let reader = recording.stream(stream.id);
+        let mut reader = reader.map_err(|error| failed(error.to_string()))?;
+        // A torn end: what there is will do.
+        while let Ok(Some(record)) = reader.next() {
+            if let Record::Event(Event::Call(call)) = record
+                && OUTSIDE.contains(&call.nr)
+            {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 impl Schedule {

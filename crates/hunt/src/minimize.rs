@@ -22,7 +22,7 @@ use crate::{HuntError, measure, turns};
 
 pub mod shrink;
 
-use shrink::{Order, Tried, Trier, alone, shrink, truer};
+use shrink::{Order, Tried, Trier, alone, pairs, shrink, truer};
 
 /// So often the whole schedule, and what was found at the end, is tried.
 const TRIES: usize = 3;
@@ -33,8 +33,9 @@ const OTHER_ORDERS: [Order; 4] = [
     Order::Mixed(2),
     Order::Mixed(3),
 ];
-/// After that, so many of its preemptions are tried alone.
+/// Before that, so many of its preemptions are tried alone, and so many pairs.
 const ALONE: usize = 100;
+const PAIRS: usize = 60;
 /// How often there are news although nothing happened.
 const BEAT: Duration = Duration::from_millis(200);
 /// Lines are left out if it takes longer to tell them.
@@ -144,7 +145,9 @@ pub(crate) fn minimize(
     };
     let whole = truer(script, recorded);
     let mut tried = Tried::new();
-    let shrunk = shrink(whole.clone(), Order::Early, &mut tried, &mut runs);
+    // One preemption is often enough, and which of them is told soonest by trying each; then each two of those around it.
+    let start = runs.alone_first(&whole)?;
+    let shrunk = shrink(start, Order::Early, &mut tried, &mut runs);
     let mut script = shrunk.script;
     let stopped = match shrunk.stopped {
         Some(Halt::Failed(error)) => return Err(error),
@@ -325,21 +328,40 @@ impl Runs<'_, '_> {
                 None => {}
             }
         }
-        if best.preemptions() > 1 {
-            let alone = alone(whole, ALONE);
-            let failing = self.best.take();
-            match self.first(&alone) {
-                // Others may have been interrupted for the sake of that thread: what was recorded counts.
-                Ok(Some((_, recorded))) if recorded.preemptions() < best.preemptions() => {
-                    *best = recorded;
-                }
-                Ok(_) | Err(Halt::Stopped(_)) => self.best = failing,
-                Err(Halt::Failed(error)) => return Err(error),
-            }
-            self.progress.preemptions = best.preemptions() as u64;
-        }
         self.most = most;
         Ok(())
+    }
+
+    /// Tries each of a schedule's preemptions alone, then pairs of them; the whole schedule if none of these fails.
+    fn alone_first(&mut self, whole: &Script) -> Result<Script, HuntError> {
+        if whole.preemptions() < 2 {
+            return Ok(whole.clone());
+        }
+        // Most runs are kept for what always works: leaving out halves.
+        let most = self.most;
+        let used = self.made.load(Ordering::Relaxed);
+        let mut start = whole.clone();
+        for candidates in [alone(whole, ALONE), pairs(whole, PAIRS)] {
+            let share = self.made.load(Ordering::Relaxed) - used + candidates.len() as u64;
+            self.most = most.min(used + share.min(most.saturating_sub(used) / 2));
+            let failing = self.best.take();
+            match self.first(&candidates) {
+                // Others may have been interrupted for the sake of that thread: what was recorded counts.
+                Ok(Some((_, recorded))) if recorded.preemptions() < whole.preemptions() => {
+                    start = recorded;
+                    break;
+                }
+                Ok(_) | Err(Halt::Stopped(Stopped::Runs)) => self.best = failing,
+                Err(Halt::Stopped(_)) => {
+                    self.best = failing;
+                    break;
+                }
+                Err(Halt::Failed(error)) => return Err(error),
+            }
+        }
+        self.most = most;
+        self.progress.preemptions = start.preemptions() as u64;
+        Ok(start)
     }
 
     /// Follows the final schedule some times more: how often it failed, of how often.

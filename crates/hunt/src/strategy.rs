@@ -5,10 +5,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use crate::dice::mix;
+use crate::visible::Kind;
+
 /// How the runs of a hunt differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
-    /// Random turns and priorities of several depths, in turn: no kind of bug is left to one kind of schedule.
+    /// All others but chaos, in turn: no kind of bug is left to one kind of schedule. [`crate::guide`] makes the plans.
     #[default]
     Mixed,
     Random,
@@ -18,11 +21,27 @@ pub enum Strategy {
     Chaos,
     /// Led to orders of accesses that weren't seen yet; [`crate::idiom`] makes the plans, but for random ones.
     Idiom,
+    /// Choices at visible operations alone.
+    Visible(Kind),
+}
+
+/// What the program's clocks, sleeps and timers follow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Time {
+    /// Virtual time, unless the first run shows that the program deals with the outside world.
+    #[default]
+    ByProgram,
+    Real,
+    Virtual,
 }
 
 /// The schedule of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
+    /// Which strategy made it.
+    pub kind: &'static str,
+    /// Clocks, sleeps and timers follow virtual time.
+    pub virtual_time: bool,
     /// As `clew record --sched` calls it.
     pub sched: &'static str,
     pub seed: u64,
@@ -66,7 +85,60 @@ impl FromStr for Shard {
     }
 }
 
+/// Variables of batch systems and CI matrices: which part this is, and of how many. The number of the first part, where it isn't 1.
+const BATCHES: [(&str, &str, Option<&str>, u64); 7] = [
+    ("CLEW_SHARD", "CLEW_SHARDS", None, 1),
+    // Slurm's arrays may begin anywhere.
+    (
+        "SLURM_ARRAY_TASK_ID",
+        "SLURM_ARRAY_TASK_COUNT",
+        Some("SLURM_ARRAY_TASK_MIN"),
+        0,
+    ),
+    // GitLab's `parallel`, and others that took it over.
+    ("CI_NODE_INDEX", "CI_NODE_TOTAL", None, 1),
+    ("CIRCLE_NODE_INDEX", "CIRCLE_NODE_TOTAL", None, 0),
+    (
+        "BUILDKITE_PARALLEL_JOB",
+        "BUILDKITE_PARALLEL_JOB_COUNT",
+        None,
+        0,
+    ),
+    // GitHub's `strategy.job-index` and `job-total`, and Kubernetes' indexed jobs, whose number of parts the job must say.
+    ("JOB_INDEX", "JOB_TOTAL", None, 0),
+    ("JOB_COMPLETION_INDEX", "JOB_COMPLETIONS", None, 0),
+];
+
 impl Shard {
+    /// As the usual variables say; in words if they say nothing, or nonsense.
+    pub fn by_environment(get: impl Fn(&str) -> Option<String>) -> Result<Shard, String> {
+        for (index, of, first, usual) in BATCHES {
+            let Some(text) = get(index).filter(|text| !text.is_empty()) else {
+                continue;
+            };
+            let number = |name: &str, text: Option<String>| {
+                let number = text.as_deref().and_then(|text| text.parse::<u64>().ok());
+                number
+                    .ok_or_else(|| format!("--shard auto: {index} is set, but {name} is no number"))
+            };
+            let first = match first.and_then(&get) {
+                Some(text) => number("the first", Some(text))?,
+                None => usual,
+            };
+            let (at, of) = (number(index, Some(text))?, number(of, get(of))?);
+            let place = at.checked_sub(first).filter(|&place| place < of);
+            let index = place.ok_or_else(|| {
+                format!("--shard auto: {index} is {at}, which isn't one of {of} from {first} on")
+            })?;
+            return Ok(Shard { index, of });
+        }
+        let names: Vec<&str> = BATCHES.iter().map(|batch| batch.0).collect();
+        Err(format!(
+            "--shard auto: none of {} is set; say which part it is with --shard I/N",
+            names.join(", ")
+        ))
+    }
+
     /// The number, among all, of this part's run `n`; both count from 0.
     pub fn run(self, n: u64) -> u64 {
         n.wrapping_mul(self.of).wrapping_add(self.index)
@@ -82,15 +154,8 @@ impl Shard {
     }
 }
 
-/// SplitMix64's output function: neighbours become strangers.
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 /// The seed of run `run`. Of 40 bits: enough, and short enough to be typed.
-fn seed_of(hunt: u64, run: u64) -> u64 {
+pub(crate) fn seed_of(hunt: u64, run: u64) -> u64 {
     let place = run.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mix(mix(hunt).wrapping_add(place)) >> 24
 }
@@ -109,12 +174,14 @@ impl Strategy {
                 7 => pct(100),
                 _ => random,
             },
-            Strategy::Random | Strategy::Chaos | Strategy::Idiom => random,
+            Strategy::Random | Strategy::Chaos | Strategy::Idiom | Strategy::Visible(_) => random,
             Strategy::Pct(Some(depth)) => pct(depth),
             Strategy::Pct(None) => pct(2 + (run % 3) as u32),
         };
         let all = (self == Strategy::Chaos).then_some("delays,short,eintr,wakes");
         Plan {
+            kind: sched,
+            virtual_time: false,
             sched,
             seed: seed_of(hunt, run),
             depth,
@@ -129,6 +196,8 @@ impl Plan {
     /// In turns, as `clew record` does by itself.
     pub fn ordinary() -> Plan {
         Plan {
+            kind: "ordinary",
+            virtual_time: false,
             sched: "fair",
             seed: 1,
             depth: None,
@@ -141,6 +210,8 @@ impl Plan {
     /// Follows the turns in that file, with the same chaos.
     pub fn following(&self, script: &Path) -> Plan {
         Plan {
+            kind: self.kind,
+            virtual_time: self.virtual_time,
             seed: self.seed,
             chaos: self.chaos.clone(),
             script: Some(script.into()),
@@ -169,8 +240,9 @@ impl Plan {
         match &self.script {
             Some(script) => {
                 option("--script", Some(script.to_string_lossy().into_owned()));
-                // Only what chaos does follows from the seed then.
-                let seed = self.chaos.as_ref().map(|_| self.seed.to_string());
+                // Only what chaos does, and when time passes, follows from the seed then.
+                let chooses = self.chaos.is_some() || self.virtual_time;
+                let seed = chooses.then(|| self.seed.to_string());
                 option("--seed", seed);
             }
             None => {
@@ -179,6 +251,9 @@ impl Plan {
                 option("--depth", self.depth.map(|depth| depth.to_string()));
                 option("--length", self.length.map(|length| length.to_string()));
             }
+        }
+        if self.virtual_time {
+            words.push("--time=virtual".into());
         }
         words.extend(self.chaos.as_ref().map(|what| format!("--chaos={what}")));
         words
@@ -212,6 +287,38 @@ mod tests {
         assert_eq!(all, (0..30).collect::<Vec<_>>());
         for bad in ["0/3", "4/3", "3", "a/b", "1/0"] {
             assert!(bad.parse::<Shard>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_shard_by_the_environment() {
+        let by = |variables: &[(&str, &str)]| {
+            let get = |name: &str| {
+                let found = variables.iter().find(|(own, _)| *own == name);
+                found.map(|(_, value)| value.to_string())
+            };
+            Shard::by_environment(get)
+        };
+        let shard = |text: &str| text.parse::<Shard>();
+        let slurm = [
+            ("SLURM_ARRAY_TASK_ID", "12"),
+            ("SLURM_ARRAY_TASK_COUNT", "5"),
+            ("SLURM_ARRAY_TASK_MIN", "10"),
+        ];
+        assert_eq!(by(&slurm), shard("3/5"));
+        let gitlab = [("CI_NODE_INDEX", "1"), ("CI_NODE_TOTAL", "4")];
+        assert_eq!(by(&gitlab), shard("1/4"));
+        let github = [("JOB_INDEX", "0"), ("JOB_TOTAL", "4")];
+        assert_eq!(by(&github), shard("1/4"));
+        let kubernetes = [("JOB_COMPLETION_INDEX", "3"), ("JOB_COMPLETIONS", "4")];
+        assert_eq!(by(&kubernetes), shard("4/4"));
+        assert!(by(&[]).unwrap_err().contains("SLURM_ARRAY_TASK_ID"));
+        for bad in [
+            &[("JOB_COMPLETION_INDEX", "3")][..],
+            &[("CI_NODE_INDEX", "5"), ("CI_NODE_TOTAL", "4")],
+            &[("CI_NODE_INDEX", "0"), ("CI_NODE_TOTAL", "4")],
+        ] {
+            assert!(by(bad).is_err(), "{bad:?}");
         }
     }
 

@@ -68,6 +68,9 @@ pub struct Schedule {
     /// What the kernel was made to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chaos: Option<String>,
+    /// What clocks, sleeps and timers followed, if that wasn't real time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -241,6 +244,7 @@ pub(crate) fn example(name: &str) -> Meta {
             depth: None,
             length: None,
             chaos: None,
+            time: None,
         },
         portable: false,
         machine: Machine {

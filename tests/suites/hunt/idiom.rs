@@ -32,7 +32,7 @@ pub fn trials() -> Vec<Trial> {
 }
 
 /// A value in what `--json` printed.
-fn value(outcome: &Outcome, name: &str) -> Result<serde_json::Value, Failed> {
+pub fn value(outcome: &Outcome, name: &str) -> Result<serde_json::Value, Failed> {
     let all: serde_json::Value = serde_json::from_slice(&outcome.stdout)
         .map_err(|why| format!("{why}: {}", text(outcome)))?;
     Ok(all.pointer(name).cloned().unwrap_or_default())

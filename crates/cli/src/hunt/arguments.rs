@@ -1,10 +1,11 @@
 //! The command line of `clew hunt`: flags and their help.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use clew_engine::kernel::chaos::Kinds;
-use clew_hunt::{Condition, Shard};
+use clew_hunt::{Condition, Shard, Time};
 
 use crate::arguments::{ALL_CHAOS, Guest};
 
@@ -24,7 +25,8 @@ Examples:
   clew hunt --runs 5000 --jobs 8 --keep 3 -- ./test --filter queue
   clew hunt --minimize ./test                           the fewest preemptions that make it fail
   clew hunt --time 10m --fail-if 'output=lost [1-9]' ./server-test
-  clew hunt --shard 3/20 --seed 1 --time 30m ./test     one of twenty machines";
+  clew hunt --shard 3/20 --seed 1 --time 30m ./test     one of twenty machines
+  clew hunt merge part-*.json                           what all of them found, from what --json printed";
 
 #[derive(Debug, Args)]
 pub struct Hunt {
@@ -32,9 +34,11 @@ pub struct Hunt {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub runs: Option<u64>,
 
-    /// How long at most (30, 90s, 10m, 2h); without this or --runs: 1000 runs
-    #[arg(long, value_name = "T", value_parser = duration)]
-    pub time: Option<Duration>,
+    /// How long at most (30, 90s, 10m, 2h); without this or --runs: 1000 runs. Or what the program's clocks, sleeps and timers
+    /// follow: virtual, which jumps when all threads wait, or real (default: virtual, unless the first run makes processes or
+    /// sockets)
+    #[arg(long, value_name = "T", value_parser = str::parse::<Times>)]
+    pub time: Vec<Times>,
 
     /// How many runs at once (default: as many as there are processors)
     #[arg(short, long, value_name = "J", value_parser = clap::value_parser!(u64).range(1..=1024))]
@@ -42,7 +46,9 @@ pub struct Hunt {
 
     /// Which schedules: mixed (the others in turn), random (turns of random length, in random order), pct (random
     /// priorities that change at a few places), idiom (led to orders of accesses to shared memory that earlier runs didn't
-    /// show), chaos (random, with --chaos)
+    /// show), chaos (random, with --chaos); choices at accesses to shared memory alone: surw (all interleavings of some as
+    /// likely), pos (a priority for each), points (priorities of threads that change at a few), delay (few delays), hold (a
+    /// thread stays where it is), meet (threads are led to one place)
     #[arg(long, value_name = "STRATEGY", value_enum, default_value_t = Sched::Mixed)]
     pub sched: Sched,
 
@@ -73,8 +79,9 @@ pub struct Hunt {
         default_missing_value = "500", value_parser = clap::value_parser!(u64).range(1..))]
     pub minimize: Option<u64>,
 
-    /// Make the I-th of N parts of all runs; parts have different schedules
-    #[arg(long, value_name = "I/N", default_value = "1/1", value_parser = str::parse::<Shard>)]
+    /// Make the I-th of N parts of all runs; parts have different schedules. `auto`: as the variables of batch systems and CI
+    /// matrices say (see docs/hunt.md)
+    #[arg(long, value_name = "I/N", default_value = "1/1", value_parser = shard)]
     pub shard: Shard,
 
     /// Do what the kernel may do and seldom does, as `clew record --chaos`
@@ -94,6 +101,46 @@ pub struct Hunt {
     pub guest: Guest,
 }
 
+/// What `--time` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Times {
+    Limit(Duration),
+    Clock(Time),
+}
+
+impl FromStr for Times {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Times, String> {
+        Ok(match text {
+            "virtual" => Times::Clock(Time::Virtual),
+            "real" => Times::Clock(Time::Real),
+            text => Times::Limit(duration(text)?),
+        })
+    }
+}
+
+impl Hunt {
+    /// How long it may take.
+    pub fn limit(&self) -> Option<Duration> {
+        let mut times = self.time.iter().rev();
+        times.find_map(|time| match time {
+            Times::Limit(limit) => Some(*limit),
+            Times::Clock(_) => None,
+        })
+    }
+
+    /// Which time the program has.
+    pub fn clock(&self) -> Time {
+        let mut times = self.time.iter().rev();
+        let clock = times.find_map(|time| match time {
+            Times::Clock(clock) => Some(*clock),
+            Times::Limit(_) => None,
+        });
+        clock.unwrap_or_default()
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Sched {
     Mixed,
@@ -101,6 +148,12 @@ pub enum Sched {
     Pct,
     Chaos,
     Idiom,
+    Surw,
+    Pos,
+    Points,
+    Delay,
+    Hold,
+    Meet,
 }
 
 #[derive(Debug, Args)]
@@ -114,6 +167,13 @@ pub struct ExplainRun {
     pub folder: std::path::PathBuf,
     /// So many preemptions at most
     pub most: usize,
+}
+
+fn shard(text: &str) -> Result<Shard, String> {
+    match text {
+        "auto" => Shard::by_environment(|name| std::env::var(name).ok()),
+        text => text.parse(),
+    }
 }
 
 /// `90`, `90s`, `1.5m`, `2h`, `500ms`.

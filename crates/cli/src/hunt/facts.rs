@@ -1,6 +1,6 @@
 //! What `clew hunt --json` prints. In: a report. Out: the same facts for machines.
 
-use clew_hunt::explain::{Explained, Preemption, Waiting};
+use clew_hunt::explain::{Crash, Explained, Preemption, Waiting};
 use clew_hunt::minimize::{Minimized, Smaller, Stopped as Halted};
 use clew_hunt::run::Ended;
 use clew_hunt::{Found, Report, Stopped};
@@ -38,7 +38,11 @@ struct FoundFacts {
     deadlock: Option<String>,
     /// With lines; none if it isn't one, or they can't be told.
     deadlock_threads: Option<Vec<Waiting>>,
+    /// Where it died by a signal: process, thread, stack with lines.
+    crash: Option<Crash>,
     preemptions: u64,
+    /// Which strategy made the schedule.
+    strategy: &'static str,
     options: Vec<String>,
     /// Only with `--minimize`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,7 +116,9 @@ fn found(found: &Found) -> FoundFacts {
             _ => None,
         },
         deadlock_threads: explained.and_then(waiting),
+        crash: explained.and_then(|told| told.crash.clone()),
         preemptions: found.schedule.preemptions,
+        strategy: found.plan.kind,
         options: found.plan.options(),
         minimized: found.minimized.as_ref().map(|one| minimized(found, one)),
     }

@@ -35,6 +35,38 @@ pub fn deadlock(note: &str, explained: Option<&Result<Explained, String>>) -> St
     out
 }
 
+/// A death by a signal: where, and what was called from where.
+pub fn crash(explained: Option<&Result<Explained, String>>) -> String {
+    let Some(Ok(Explained {
+        crash: Some(crash), ..
+    })) = explained
+    else {
+        return String::new();
+    };
+    let mut out = String::new();
+    let of = match crash.program.is_empty() {
+        true => String::new(),
+        false => format!(" of process {}", crash.pid),
+    };
+    let place = match crash.stack.first() {
+        Some(spot) if spot.inside.is_some() => "was",
+        _ => "was at",
+    };
+    let mut before = format!("{}{of} {place}", who(&crash.thread));
+    for spot in &crash.stack {
+        out.push_str(&format!("  {}\n", text::plain(&format!("{before} {spot}"))));
+        if let Some(source) = &spot.source {
+            out.push_str(&format!("      {}\n", text::plain(source)));
+        }
+        before = "called from".into();
+    }
+    if !crash.program.is_empty() {
+        let words = crash.program.join(" ");
+        out.push_str(&format!("  (clew debug {words} shows that process)\n"));
+    }
+    out
+}
+
 /// `thread 7 waits for the lock b at 0x1f0 (a.c:12 in f), which thread 8 has, taken at a.c:10 in f`
 fn waits(row: &Waiting) -> String {
     let lock = row.lock.as_deref().unwrap_or("?");

@@ -5,3 +5,4 @@ pub mod futex;
 pub mod signals;
 pub mod threads;
 pub mod trap_flag;
+pub mod virtual_time;

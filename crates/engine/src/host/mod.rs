@@ -19,3 +19,4 @@ pub mod sigset;
 pub mod swap;
 pub mod switch;
 pub mod time;
+pub mod virtual_clock;

@@ -41,6 +41,7 @@ pub use limits::file_size_limit;
 use crate::context::{R8, R9, R10, RAX, RDI, RDX, RSI};
 use crate::executor::Executor;
 use crate::guest::signals as guest_signals;
+use crate::guest::virtual_time;
 use crate::host::borrower;
 use crate::loader::Entry;
 use crate::memory::govern;
@@ -73,6 +74,8 @@ pub struct Kernel {
     /// The exec under way. Kept here and not on the stack, because a vfork child that execs
     /// never returns to free it; the next exec does.
     plan: Option<exec::Plan>,
+    /// Timers in virtual time.
+    pub timers: virtual_time::timers::Timers,
     /// Unknown numbers and requests that were told about.
     warned: Vec<u64>,
 }
@@ -104,6 +107,9 @@ pub fn dispatch(ex: &mut Executor) -> Outcome {
     let mut args = [gpr[RDI], gpr[RSI], gpr[RDX], gpr[R10], gpr[R8], gpr[R9]];
     let call = table::lookup(nr);
     if let Some(outcome) = chaos::interfere(ex, call, &mut args) {
+        return outcome;
+    }
+    if let Some(outcome) = virtual_time::answer(ex, call, &args) {
         return outcome;
     }
     pokes::descriptors_come(ex, call, &args);

@@ -125,6 +125,30 @@ impl View {
 }
 
 impl View {
+    /// Where a thread is, and where that was called from: functions whose source is there, so many at most.
+    pub fn stack(&mut self, thread: ThreadId, most: usize) -> Result<Vec<Spot>> {
+        let mut spots = vec![self.spot(thread)?];
+        let stack = self.program.stack(&mut self.timeline, thread)?;
+        if stack.frames.is_empty() {
+            return Ok(Vec::new());
+        }
+        let outer = &stack.frames[self.telling(&stack.frames) + 1..];
+        for frame in outer.iter().filter(|frame| readable(frame)) {
+            if spots.len() == most {
+                break;
+            }
+            spots.push(Spot {
+                address: format!("{:#x}", frame.pc),
+                function: frame.function.clone(),
+                file: frame.line.as_ref().map(|line| line.file.to_string()),
+                line: frame.line.as_ref().map(|line| line.line),
+                source: frame.line.as_ref().and_then(source_text),
+                ..Spot::default()
+            });
+        }
+        Ok(spots)
+    }
+
     /// The frame that says most: the innermost whose source is there, which a library's seldom is; else the innermost of
     /// the program itself.
     fn telling(&self, frames: &[Frame]) -> usize {

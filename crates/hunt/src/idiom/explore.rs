@@ -18,10 +18,35 @@ use crate::strategy::Shard;
 
 /// Random runs that are profiled at the beginning of a round.
 const PROFILED: u64 = 4;
-/// Schedules of the first round, for each shard.
-const OF_THE_FIRST: usize = 30;
-/// And of others, so that a quarter of the runs is random: not every bug is an order of accesses.
-const OF_A_ROUND: usize = 12;
+/// How many schedules a round has, for each shard.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    pub first: usize,
+    /// Of all others.
+    pub others: usize,
+    /// No orders are predicted: rounds have as many random runs, which others may use as they like.
+    pub profiles_only: bool,
+}
+
+impl Sizes {
+    /// For hunts that are led by orders of accesses alone: a quarter of the later runs is random, because not every bug is one.
+    pub const ALONE: Sizes = Sizes {
+        first: 30,
+        others: 12,
+        profiles_only: false,
+    };
+    /// For hunts that do much else.
+    pub const AMONG_OTHERS: Sizes = Sizes {
+        first: 16,
+        others: 12,
+        profiles_only: false,
+    };
+    pub const PROFILES: Sizes = Sizes {
+        first: 20,
+        others: 36,
+        profiles_only: true,
+    };
+}
 /// Random runs of a round that has no schedules, and how many of these follow each other at most.
 const WITHOUT: u64 = 6;
 const MOST_WITHOUT: u64 = 96;
@@ -53,6 +78,7 @@ pub struct Coverage {
 pub struct Explorer {
     seed: u64,
     shard: Shard,
+    sizes: Sizes,
     rounds: Mutex<Rounds>,
     changed: Condvar,
 }
@@ -93,6 +119,8 @@ struct Known {
     chosen: BTreeMap<Key, u32>,
     /// In runs.
     tried: BTreeSet<Key>,
+    /// What was learned from, with the round.
+    courses: Vec<(usize, Arc<Course>)>,
     /// Schedules of all rounds, by their hashes.
     made: HashSet<u64>,
     waiting: Vec<Waiting>,
@@ -105,11 +133,16 @@ fn hash(what: &impl Hash) -> u64 {
 }
 
 impl Known {
-    fn learn(&mut self, profiles: Vec<Profile>) {
+    fn learn(&mut self, round: usize, profiles: Vec<Profile>, predicts: bool) {
         let courses: Vec<Arc<Course>> = profiles
             .into_iter()
             .map(|profile| Arc::new(Course::new(profile)))
             .collect();
+        let learned = courses.iter().map(|course| (round, course.clone()));
+        self.courses.extend(learned);
+        if !predicts {
+            return;
+        }
         let views: Vec<View> = courses.iter().map(|c| View::new(c.profile())).collect();
         for view in &views {
             self.seen.extend(predict::seen(view));
@@ -181,10 +214,11 @@ impl Round {
 
 impl Explorer {
     /// `first`: of the hunt's ordinary run, if it could be profiled.
-    pub fn new(seed: u64, shard: Shard, first: Option<Profile>) -> Explorer {
+    pub fn new(seed: u64, shard: Shard, sizes: Sizes, first: Option<Profile>) -> Explorer {
         let explorer = Explorer {
             seed,
             shard,
+            sizes,
             rounds: Mutex::new(Rounds {
                 rounds: vec![Round {
                     start: 0,
@@ -241,6 +275,29 @@ impl Explorer {
         }
     }
 
+    /// What all profiled runs before this shard's run `n` showed. Waits for them; None if the hunt is over.
+    pub fn courses(&self, n: u64, is_over: &dyn Fn() -> bool) -> Option<Vec<Arc<Course>>> {
+        // Whoever makes the run before may not have come so far.
+        if let Some(before) = n.checked_sub(1) {
+            self.step(before, is_over)?;
+        }
+        let mut rounds = self.lock();
+        loop {
+            let begun = |round: &&Round| round.start + round.profiles <= n;
+            let count = rounds.rounds.iter().take_while(begun).count();
+            if rounds.rounds[..count].iter().all(|r| r.then.is_some()) {
+                let known = rounds.known.courses.iter();
+                let known = known.filter(|(round, _)| *round < count);
+                return Some(known.map(|(_, course)| course.clone()).collect());
+            }
+            if is_over() {
+                return None;
+            }
+            let waited = self.changed.wait_timeout(rounds, LOOK);
+            rounds = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
     /// What came of this shard's run `n`, which was to be profiled.
     pub fn profiled(&self, n: u64, profile: Option<Profile>) {
         let mut rounds = self.lock();
@@ -257,13 +314,19 @@ impl Explorer {
 
     /// All profiles of a round are there.
     fn complete(&self, rounds: &mut Rounds, number: usize, profiles: Vec<Profile>) {
-        rounds.known.learn(profiles);
+        let predicts = !self.sizes.profiles_only;
+        rounds.known.learn(number, profiles, predicts);
         let parts = usize::try_from(self.shard.parts()).unwrap_or(usize::MAX);
         let most = if number == 0 {
-            OF_THE_FIRST
+            self.sizes.first
         } else {
-            OF_A_ROUND
+            self.sizes.others
         };
+        if !predicts {
+            rounds.rounds[number].then = Some(vec![(Step::Random, None); most]);
+            self.changed.notify_all();
+            return;
+        }
         let all = most.saturating_mul(parts);
         let schedules = rounds.known.choose(all, self.seed);
         let mut then: Vec<(Step, Option<Key>)> = Vec::new();
@@ -315,7 +378,7 @@ mod tests {
 
     #[test]
     fn schedules_then_profiles_then_what_they_show() {
-        let explorer = Explorer::new(1, Shard::default(), Some(lost_update(0x10)));
+        let explorer = Explorer::new(1, Shard::default(), Sizes::ALONE, Some(lost_update(0x10)));
         let all = steps(&explorer, 0..200);
         assert!(matches!(all[0], Step::Follow(_)));
         let first = all.iter().position(|s| *s == Step::Profile(0)).unwrap();
@@ -334,7 +397,7 @@ mod tests {
 
     #[test]
     fn no_schedule_comes_twice() {
-        let explorer = Explorer::new(1, Shard::default(), Some(lost_update(0x10)));
+        let explorer = Explorer::new(1, Shard::default(), Sizes::ALONE, Some(lost_update(0x10)));
         let mut scripts = HashSet::new();
         for step in steps(&explorer, 0..100) {
             if let Step::Follow(script) = step {
@@ -347,7 +410,12 @@ mod tests {
     #[test]
     fn shards_share_the_schedules() {
         let scripts = |shard: &str| {
-            let explorer = Explorer::new(1, shard.parse().unwrap(), Some(lost_update(0x10)));
+            let explorer = Explorer::new(
+                1,
+                shard.parse().unwrap(),
+                Sizes::ALONE,
+                Some(lost_update(0x10)),
+            );
             let all = steps(&explorer, 0..60).into_iter();
             let all = all.take_while(|step| matches!(step, Step::Follow(_)));
             let script = |step| match step {
@@ -367,7 +435,7 @@ mod tests {
 
     #[test]
     fn a_program_that_cant_be_profiled_gets_random_runs() {
-        let explorer = Explorer::new(1, Shard::default(), None);
+        let explorer = Explorer::new(1, Shard::default(), Sizes::ALONE, None);
         let step = |n| {
             let step = explorer.step(n, &|| true).unwrap();
             if matches!(step, Step::Profile(_)) {
@@ -381,8 +449,27 @@ mod tests {
     }
 
     #[test]
+    fn what_is_known_before_a_run() {
+        let sizes = Sizes {
+            first: 2,
+            others: 3,
+            profiles_only: true,
+        };
+        let explorer = Explorer::new(1, Shard::default(), sizes, Some(lost_update(0x10)));
+        let known = |n| explorer.courses(n, &|| true).map(|known| known.len());
+        assert_eq!((known(0), known(2)), (Some(1), Some(1)));
+        assert_eq!(steps(&explorer, 0..2), vec![Step::Random; 2]);
+        // The second round's profiles aren't there.
+        assert_eq!(explorer.step(2, &|| true), Some(Step::Profile(0)));
+        assert_eq!(known(6), None);
+        steps(&explorer, 2..6);
+        assert_eq!(known(6), Some(5));
+        assert_eq!(known(5), Some(1));
+    }
+
+    #[test]
     fn whoever_waits_for_profiles_ends_with_the_hunt() {
-        let explorer = Explorer::new(1, Shard::default(), None);
+        let explorer = Explorer::new(1, Shard::default(), Sizes::ALONE, None);
         assert_eq!(explorer.step(0, &|| true), Some(Step::Profile(0)));
         assert_eq!(explorer.step(PROFILED, &|| true), None);
     }

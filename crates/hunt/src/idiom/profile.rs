@@ -64,6 +64,8 @@ pub struct Profile {
     /// Where the program's own file is mapped; everything else is libraries.
     pub own: Vec<(u64, u64)>,
     pub accesses: Vec<Access>,
+    /// How much work the run was, if it was measured. Not part of the text.
+    pub length: Option<u64>,
 }
 
 impl Profile {

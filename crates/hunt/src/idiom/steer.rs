@@ -94,7 +94,8 @@ impl Course {
         &self.profile.accesses[n]
     }
 
-    fn end(&self, place: Place) -> End {
+    /// Where a turn ends that leads to that place.
+    pub fn end(&self, place: Place) -> End {
         let access = self.access(place.access);
         End::Near {
             from: access.point,
@@ -103,7 +104,8 @@ impl Course {
         }
     }
 
-    fn turn(&self, place: Place) -> Turn {
+    /// A turn that leads its thread to that place.
+    pub fn turn(&self, place: Place) -> Turn {
         Turn {
             thread: self.access(place.access).thread,
             end: self.end(place),

@@ -185,6 +185,32 @@ pub fn alone(script: &Script, most: usize) -> Vec<Script> {
     each.collect()
 }
 
+/// Pairs of a schedule's preemptions that are near each other, each without all others; so many at most, from everywhere in it.
+pub fn pairs(script: &Script, most: usize) -> Vec<Script> {
+    const NEAR: usize = 3;
+    let all: Vec<usize> = forced(script).into_iter().collect();
+    let near = |first: usize| (1..=NEAR).map(move |by| (first, first + by));
+    let both: Vec<(usize, usize)> = (0..all.len())
+        .flat_map(near)
+        .filter(|&(_, second)| second < all.len())
+        .map(|(first, second)| (all[first], all[second]))
+        .collect();
+    let stride = both.len().div_ceil(most.max(1)).max(1);
+    let keep = |(first, second): &(usize, usize)| {
+        let mut turns = script.turns.clone();
+        for (n, turn) in turns.iter_mut().enumerate() {
+            if n != *first && n != *second {
+                turn.end = End::Free;
+            }
+        }
+        Script {
+            process: script.process.clone(),
+            turns,
+        }
+    };
+    both.iter().step_by(stride).map(keep).collect()
+}
+
 /// Of what was asked for and what came of it: the latter, unless threads were also interrupted by themselves.
 pub fn truer(asked: Script, recorded: Script) -> Script {
     if recorded.preemptions() <= asked.preemptions() {
@@ -263,6 +289,22 @@ fn mix(all: &mut [usize], seed: u64) {
 /// `parts` pieces of nearly the same length.
 fn chunks(all: &[usize], parts: usize) -> impl Iterator<Item = &[usize]> {
     (0..parts).map(move |n| &all[n * all.len() / parts..(n + 1) * all.len() / parts])
+}
+
+#[cfg(test)]
+mod pair_tests {
+    use super::*;
+
+    #[test]
+    fn pairs_keep_two_preemptions() {
+        let text = "clew schedule 1\n1 at 5\n2 at 6\n1 free\n2 at 9\n1 at 11\n1 at 12\n";
+        let script: Script = text.parse().unwrap();
+        let all = pairs(&script, 100);
+        // Of five preemptions, those at most three apart.
+        assert_eq!(all.len(), 4 + 3 + 2);
+        assert!(all.iter().all(|script| script.preemptions() == 2));
+        assert!(pairs(&script, 3).len() <= 3);
+    }
 }
 
 #[cfg(test)]

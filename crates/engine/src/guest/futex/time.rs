@@ -1,11 +1,12 @@
 //! Deadlines: what a futex call says about time in, monotonic nanoseconds out.
 
 use crate::guest::access::{self, Fault};
+use crate::host::virtual_clock;
 use crate::sys::err;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Nanoseconds on a clock.
+/// Nanoseconds on a clock of the machine.
 pub fn now(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -35,6 +36,11 @@ pub fn deadline(at: u64, kind: Kind) -> Result<Option<u64>, i64> {
     let time = (seconds as u64)
         .saturating_mul(SECOND)
         .saturating_add(nanoseconds as u64);
+    let now = if virtual_clock::active() {
+        |clock| virtual_clock::now(clock).unwrap_or(0)
+    } else {
+        now
+    };
     let monotonic = now(libc::CLOCK_MONOTONIC);
     Ok(Some(match kind {
         Kind::Relative => monotonic.saturating_add(time),

@@ -3,6 +3,7 @@
 
 use super::{Finish, State};
 use crate::executor::Executor;
+use crate::guest::virtual_time::{self, RESTART};
 use crate::host::blocking::{self, Ended};
 use crate::host::borrower;
 use crate::host::handlers::{self, Action};
@@ -69,6 +70,9 @@ impl Executor {
     /// Makes a waiting call on the executor's kernel thread. Meanwhile pages of shared memory may be taken from this
     /// process, unless the kernel uses them itself.
     pub(in crate::guest) fn wait_in_place(&mut self, nr: i64, args: [u64; 6]) -> Ended {
+        if !virtual_time::waits_for_signals(nr) {
+            self.give_timers_to_kernel();
+        }
         let stays = govern::active() && self.uses_governed(nr, &args);
         if stays {
             let call = table::lookup(nr as u64);
@@ -129,6 +133,15 @@ impl Executor {
         value
     }
 
+    /// Parks the current thread until its timer ends the wait.
+    pub(in crate::guest) fn park_for_sleep(&mut self, finish: Finish) {
+        let thread = self.current();
+        thread.state = State::OnFutex {
+            restartable: RESTART,
+        };
+        thread.finish = Some(finish);
+    }
+
     pub(in crate::guest) fn park_on_proxy(
         &mut self,
         nr: i64,
@@ -148,6 +161,7 @@ impl Executor {
         thread.masked_call = masked.is_some();
         thread.finish = finish;
         thread.state = State::OnProxy;
+        thread.proxy_call = nr;
         let during = masked.map(|(_, during)| during);
         proxy.post(Command {
             task: Task::Interruptible,

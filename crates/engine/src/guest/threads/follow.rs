@@ -60,6 +60,7 @@ impl Executor {
             // If a tick comes first, the end is behind.
             Some(Goal::Call | Goal::Steps(_)) => 1,
         };
+        let ticks = self.ticks_to_timer().map_or(ticks, |most| ticks.min(most));
         self.gs.give_back();
         let left = self.gs.ticks_in_hand();
         self.count_ticks();

@@ -99,6 +99,7 @@ impl Executor {
         let threads = std::mem::take(&mut self.threads);
         self.threads = only_current(threads);
         self.choose_own_policy();
+        self.kernel.timers.clear();
         let ticks = self.ticks_now();
         self.current().life.begin(ticks);
         self.current().tid = own_ids().1;

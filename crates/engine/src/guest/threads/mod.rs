@@ -91,6 +91,10 @@ pub struct Thread {
     finish: Option<Finish>,
     /// It waits for room for the rest of what a call writes, of which so many bytes have gone out.
     pub writes: Option<u64>,
+    /// The call that its proxy makes, or made last.
+    pub proxy_call: i64,
+    /// When its timed wait ends by the guest's clock.
+    deadline: u64,
     /// The waiting call has a temporary mask.
     masked_call: bool,
     /// The mask that the waiting call was given to set first.
@@ -122,6 +126,8 @@ impl Thread {
             wake: None,
             finish: None,
             writes: None,
+            proxy_call: 0,
+            deadline: 0,
             masked_call: false,
             posted_mask: None,
             wait: 0,

@@ -6,10 +6,12 @@ use super::{State, Wake};
 use crate::context::RAX;
 use crate::executor::Executor;
 use crate::guest::signals::Signals;
+use crate::guest::virtual_time;
 use crate::host::proxy::{Proxy, Reply};
 use crate::host::siginfo::Siginfo;
 use crate::host::sigset::SigSet;
 use crate::host::switch;
+use crate::host::virtual_clock;
 use crate::memory::govern;
 use crate::sys::err;
 
@@ -18,6 +20,7 @@ impl Executor {
     pub fn schedule(&mut self) {
         if !self.threads.multi {
             loop {
+                self.pass_time();
                 self.deliver_signals();
                 self.share();
                 self.threads.turn_over = false;
@@ -30,6 +33,7 @@ impl Executor {
         }
         loop {
             self.collect_reports();
+            self.pass_time();
             self.deliver_signals();
             self.share();
             if !self.current_is_runnable() || self.threads.turn_over || self.turn_is_up() {
@@ -40,6 +44,10 @@ impl Executor {
                 }
                 if !self.next_thread() {
                     self.watch_for_deadlock();
+                    if virtual_clock::active() {
+                        self.wait_virtually();
+                        continue;
+                    }
                     let timeout = self.until_next_timer();
                     govern::park();
                     self.gs.hub.sleep(timeout);
@@ -282,7 +290,9 @@ impl Executor {
         let wait = self.threads.waits;
         if let Some(thread) = self.threads.get_mut(slot) {
             thread.wait = wait;
+            thread.deadline = deadline;
         }
+        let deadline = self.choose_moment(deadline);
         let threads = &mut self.threads;
         // Waits that ended early leave their timers behind: sweep them out now and then.
         if threads.timers.len() > 64 + 2 * threads.slots.len() {
@@ -300,7 +310,10 @@ impl Executor {
         if self.threads.timers.is_empty() {
             return;
         }
-        let now = crate::guest::futex::time::now(libc::CLOCK_MONOTONIC);
+        let now = match virtual_clock::active() {
+            true => virtual_time::monotonic(),
+            false => crate::guest::futex::time::now(libc::CLOCK_MONOTONIC),
+        };
         while let Some(&Reverse((deadline, slot, wait))) = self.threads.timers.peek() {
             let stale = self
                 .threads
@@ -311,6 +324,10 @@ impl Executor {
             }
             self.threads.timers.pop();
             if !stale {
+                if virtual_clock::active() {
+                    let deadline = self.threads.get(slot).map_or(0, |thread| thread.deadline);
+                    virtual_clock::jump(deadline);
+                }
                 self.leave_futex(slot);
                 self.wake(
                     slot,
@@ -322,6 +339,43 @@ impl Executor {
                 );
             }
         }
+    }
+
+    /// In virtual time a policy that hunts chooses when a timed wait is over and a timer goes off: so much work is done
+    /// until then, and the clock jumps.
+    pub(in crate::guest) fn choose_moment(&mut self, deadline: u64) -> u64 {
+        if !virtual_clock::active() {
+            return deadline;
+        }
+        let now = virtual_time::monotonic();
+        let ticks = deadline.saturating_sub(now) / virtual_clock::TICK;
+        match self.threads.policy.patience_of(ticks) {
+            Some(ticks) => now + ticks * virtual_clock::TICK,
+            None => deadline,
+        }
+    }
+
+    /// Signals of timers that have gone off by now.
+    fn pass_time(&mut self) {
+        if virtual_clock::active() {
+            self.count_ticks();
+            self.fire_timers();
+        }
+    }
+
+    /// In virtual time: when the next timed wait is over.
+    pub(in crate::guest) fn next_timed_wait(&mut self) -> Option<u64> {
+        while let Some(&Reverse((due, slot, wait))) = self.threads.timers.peek() {
+            if self
+                .threads
+                .get(slot)
+                .is_some_and(|thread| thread.wait == wait)
+            {
+                return Some(due);
+            }
+            self.threads.timers.pop();
+        }
+        None
     }
 
     fn until_next_timer(&self) -> Option<u64> {

@@ -15,6 +15,8 @@ use super::{Thread, Threads};
 use crate::context::Exit;
 use crate::executor::Executor;
 use crate::guest::trap_flag::TRAP_FLAG;
+use crate::guest::virtual_time;
+use crate::host::virtual_clock;
 use crate::kernel::stop;
 use crate::memory::govern;
 
@@ -100,6 +102,7 @@ impl Threads {
         if self.multi {
             self.policy.count_work(self.policy.call_cost());
         }
+        virtual_clock::advance(virtual_clock::CALL);
     }
 
     /// The guest was left at a place that can't be found again: it must go on.
@@ -141,7 +144,7 @@ impl Executor {
             self.watch_for_spinning();
         }
         let exact = self.recording() || self.threads.policy.hunts();
-        if exact && self.lockstep.is_none() && (kicked || !self.threads.queue.is_empty()) {
+        if exact && self.lockstep.is_none() && (kicked || self.timer_is_due() || !self.threads.queue.is_empty()) {
             let mut ending = self.threads.policy.ending(kicked);
             self.take_steps(&mut ending);
         }
@@ -233,7 +236,9 @@ impl Executor {
         self.gs.give_back();
         let left = self.gs.ticks_in_hand();
         let company = self.threads.company();
-        if left > 0 && company <= self.threads.turn.company {
+        let limit = self.ticks_to_timer();
+        let in_time = limit.is_none_or(|limit| left <= limit);
+        if left > 0 && company <= self.threads.turn.company && in_time {
             return;
         }
         self.count_ticks();
@@ -246,6 +251,7 @@ impl Executor {
                 threads.policy.turn_length(standing) as i64
             }
         };
+        let length = limit.map_or(length, |limit| length.min(limit));
         threads.turn.tickless = length == 0;
         let length = length.max(1);
         let glance = (company == Company::Others)
@@ -262,6 +268,22 @@ impl Executor {
         threads.turn.calls = 0;
         threads.budget = budget;
         self.gs.add_ticks(budget - left);
+    }
+
+    /// In virtual time: ticks until the next timer's signal.
+    pub(super) fn ticks_to_timer(&self) -> Option<i64> {
+        let due = self.kernel.timers.first()?;
+        let left = due.saturating_sub(virtual_time::monotonic());
+        Some(left.div_ceil(virtual_clock::TICK).clamp(1, 1 << 40) as i64)
+    }
+
+    /// Whether a timer's signal comes when this turn ends.
+    fn timer_is_due(&self) -> bool {
+        let now = || {
+            let used = (self.threads.budget - self.gs.ticks_in_hand()).max(0) as u64;
+            virtual_time::monotonic() + used * virtual_clock::TICK
+        };
+        self.kernel.timers.first().is_some_and(|due| due <= now())
     }
 
     /// A turn without ticks: a step or more, and it is over. False if this isn't one.
@@ -304,6 +326,7 @@ impl Executor {
         let threads = &mut self.threads;
         threads.budget = left;
         threads.turn.ticks += used;
+        virtual_clock::advance(used * virtual_clock::TICK);
         self.stats.ticks += used;
         if threads.multi {
             threads.policy.count_work(used);

@@ -23,6 +23,7 @@ use super::stop;
 use crate::context::{GsBlock, RAX, RBX, RCX, RDX, RSP, Regs};
 use crate::executor::Executor;
 use crate::guest::access;
+use crate::host::virtual_clock;
 use crate::memory::Memory;
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, OpKind, Register};
 use state::Store;
@@ -193,6 +194,11 @@ fn answer(ex: &mut Executor, common: Common, len: u64) -> Kind {
 
 /// The time-stamp counter and the processor it was read on.
 fn processor() -> (u64, u32) {
+    if virtual_clock::active() {
+        const PER_NANOSECOND: u64 = 2;
+        virtual_clock::advance(1);
+        return (virtual_clock::elapsed() * PER_NANOSECOND, 0);
+    }
     let mut aux = 0;
     // SAFETY: reads a counter that user mode may read wherever clew runs.
     let counter = unsafe { std::arch::x86_64::__rdtscp(&mut aux) };

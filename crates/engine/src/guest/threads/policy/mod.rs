@@ -128,6 +128,8 @@ pub struct Policy {
     pub chaos: Chaos,
     /// For what comes from outside (signals, ended calls), so that it doesn't shift the rest.
     outside: Generator,
+    /// For moments at which time passes.
+    alarms: Generator,
     /// Work so far: ticks, and calls by what they count for.
     work: u64,
     /// `random`: turns are shorter than 2 to this.
@@ -171,6 +173,7 @@ impl Policy {
             turns: Generator::new(seeds.number()),
             outside: Generator::new(seeds.number()),
             chaos: Chaos::new(options.chaos, seeds.number()),
+            alarms: Generator::new(seeds.number()),
             work: 0,
             octaves: OCTAVES,
             hold: None,
@@ -228,6 +231,16 @@ impl Policy {
     /// Whether turns may end between two ticks although nothing is recorded.
     pub fn hunts(&self) -> bool {
         self.sched != Sched::Fair
+    }
+
+    /// After how many ticks a wait of so many is over, in virtual time: None if the clock says. Each order of magnitude is as
+    /// likely as the next.
+    pub fn patience_of(&mut self, ticks: u64) -> Option<u64> {
+        if self.sched == Sched::Fair || self.alarms.below(4) == 0 {
+            return None;
+        }
+        let base = 1 << self.alarms.below(u64::from(ticks.max(2).ilog2()));
+        Some(base + self.alarms.below(base))
     }
 
     /// Whether only time tells that a turn is too long.
