@@ -18,14 +18,18 @@ use arguments::Which;
 use clew_debugger::{Debugger, Error, Location, Process, Settings};
 
 /// There is nothing of that kind in the recording.
-const NOTHING: i32 = 1;
+pub(crate) const NOTHING: i32 = 1;
 /// The command line is wrong, or names what isn't there.
-const WRONG: i32 = 2;
+pub(crate) const WRONG: i32 = 2;
 /// What takes longer is told about.
 const LONG: Duration = Duration::from_secs(1);
 
 /// A debugger on the recording that is meant, and the recording's name; or the exit status.
-fn open(which: &Which, word: Option<&str>, envp: &[&CStr]) -> Result<(Debugger, String), i32> {
+pub(crate) fn open(
+    which: &Which,
+    word: Option<&str>,
+    envp: &[&CStr],
+) -> Result<(Debugger, String), i32> {
     let Opened {
         name, recording, ..
     } = recordings::open(envp, word.map(OsStr::new)).map_err(|why| {
@@ -41,11 +45,16 @@ fn open(which: &Which, word: Option<&str>, envp: &[&CStr]) -> Result<(Debugger, 
         name: which.pid,
         exec: which.exec,
     };
-    let mut debugger = Debugger::open(recording, process, settings).map_err(|e| failed(&e))?;
+    let debugger = Debugger::open(recording, process, settings).map_err(|e| failed(&e))?;
+    Ok((watched(debugger), name))
+}
+
+/// With a line about progress, on a terminal.
+pub(crate) fn watched(mut debugger: Debugger) -> Debugger {
     if std::io::stderr().is_terminal() {
         debugger.set_watcher(Box::new(progress()));
     }
-    Ok((debugger, name))
+    debugger
 }
 
 /// Says how long it takes, on a terminal, once a second; and how far it has come, where that is known.
@@ -67,14 +76,14 @@ fn progress() -> impl FnMut(f64) -> bool + Send {
 }
 
 /// Takes the line about progress away.
-fn done() {
+pub(crate) fn done() {
     if std::io::stderr().is_terminal() {
         eprint!("\r\x1b[K");
     }
 }
 
 /// Says why there is no answer; the exit status for it.
-fn failed(error: &Error) -> i32 {
+pub(crate) fn failed(error: &Error) -> i32 {
     done();
     match error {
         Error::Timeline(clew_timeline::Error::Diverged(_) | clew_timeline::Error::Unsteady(_)) => {
@@ -90,7 +99,7 @@ fn failed(error: &Error) -> i32 {
 }
 
 /// Says what is wrong, line by line; the exit status for it.
-fn wrong(message: &str) -> i32 {
+pub(crate) fn wrong(message: &str) -> i32 {
     for (n, line) in message.lines().enumerate() {
         let line = text::plain(line);
         match n {
@@ -123,7 +132,7 @@ fn more(complete: bool, most: u64) -> String {
 }
 
 /// How to go there.
-fn next(name: &str, which: &Which, position: &str) -> String {
+pub(crate) fn next(name: &str, which: &Which, position: &str) -> String {
     let mut words: Vec<String> = ["clew", "debug", name].map(String::from).to_vec();
     for (flag, value) in [
         ("--pid", which.pid.map(|pid| pid.to_string())),
