@@ -1,4 +1,5 @@
 // A balance that is computed wrongly long before somebody checks it.
+// known: wrong
 // kind: assertion
 #include <assert.h>
 #include <stdio.h>

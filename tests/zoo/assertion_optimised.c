@@ -1,4 +1,5 @@
 // The same in an optimised program, through a queue.
+// known: wrong
 // held: out
 // kind: assertion
 // flags: -O2

@@ -1,4 +1,5 @@
 // A lock that is taken again by who has it.
+// known: wrong
 // held: out
 // kind: deadlock
 #include <cstdio>

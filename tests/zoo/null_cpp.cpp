@@ -1,4 +1,5 @@
 // A weak pointer's target is gone; lock() gives an empty one.
+// known: wrong
 // held: out
 // kind: null-pointer
 #include <cstdio>

@@ -1,4 +1,5 @@
 // The second line is of another customer than it should be.
+// known: wrong
 // held: out
 // kind: output
 // expected: ann 10\nbob 20\n

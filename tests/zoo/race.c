@@ -1,7 +1,6 @@
 // A thread clears what another one has just looked at.
 // kind: null-pointer
 // record: --sched random --seed 3
-// attempts: 60
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -19,7 +19,7 @@ use clew_debugger::{Debugger, Process};
 use clew_recording::event::{Cause, Event, ThreadId};
 use clew_recording::process;
 use clew_recording::summary::{self, End};
-use clew_timeline::{Next, Position};
+use clew_timeline::{Direction, Events, Next, Position, Stops};
 use serde::Serialize;
 
 use crate::Result;
@@ -273,7 +273,7 @@ impl Asking<'_> {
                     && (signo == fault_signo || signo == SIGABRT)
                     && self.near_the_end(position)?
                 {
-                    self.scene.go(position)?;
+                    self.stand_before_fault(position)?;
                     return self.fault(thread, fault_signo);
                 }
                 self.scene.debugger.stand_at_end()?;
@@ -291,6 +291,26 @@ impl Asking<'_> {
         }
     }
 
+    /// Goes to the instruction that faulted, by the tick that it is behind.
+    fn stand_before_fault(&mut self, tick: Position) -> Result<()> {
+        self.scene.go(tick)?;
+        let timeline = self.scene.debugger.timeline();
+        if matches!(timeline.at().next, Some(Next::Signal { .. })) {
+            return Ok(());
+        }
+        timeline.set_stops(Stops {
+            events: Events {
+                signals: u64::MAX,
+                ..Events::default()
+            },
+            ..Stops::default()
+        });
+        let ran = timeline.run(Direction::Forward, Some(Position::after(tick.event + 1)));
+        timeline.set_stops(Stops::default());
+        ran?;
+        Ok(())
+    }
+
     /// Whether only the handler's doings follow.
     fn near_the_end(&mut self, position: Position) -> Result<bool> {
         let end = self.scene.debugger.timeline().end()?;
@@ -301,6 +321,10 @@ impl Asking<'_> {
         self.answer.kind = Kind::Killed;
         let name = names::signal(signo);
         self.say(format!("{name} from outside killed the program."), None);
-        self.where_threads_are()
+        let waiters = self.waiting_at_the_end()?;
+        match waiters.is_empty() {
+            true => self.where_threads_are(),
+            false => self.waiting(&waiters),
+        }
     }
 }

@@ -4,7 +4,7 @@
 use clew_recording::event::ThreadId;
 use clew_slice::origin::Value;
 use clew_symbols::Stack;
-use clew_timeline::{CallSeen, Position};
+use clew_timeline::{CallSeen, LeftBy, Position};
 use iced_x86::{Decoder, DecoderOptions, OpKind, Register};
 
 use super::decide::{Code, Decision};
@@ -241,6 +241,13 @@ impl Asking<'_> {
     ) -> Result<()> {
         let what = format!("The value {}", number_text(number));
         let last = trail.steps.last().cloned();
+        // An error of a system call tells more than what was computed of it.
+        if let (TrailEnd::Constant, Some(last)) = (&trail.end, &last)
+            && !self.is_own(last)
+            && self.failed_before(last)?.is_some()
+        {
+            return self.tell_source(trail, symptom, &what);
+        }
         // A comparison's result, as a number.
         if let (TrailEnd::Computed, Some(last)) = (&trail.end, &last)
             && depth < DEEPEST
@@ -376,7 +383,8 @@ impl Asking<'_> {
         let site = self.scene.site_in(&stack, thread, position);
         let names: Vec<&str> = THROWERS.iter().map(|one| one.0).collect();
         let thrower = self.last_call(&names, thread)?;
-        let thrower = thrower.filter(|(_, at)| *at <= position && at.event == position.event);
+        let thrower = thrower
+            .filter(|(call, at)| *at <= position && !matches!(call.left, LeftBy::Return { .. }));
         let by_library = thrower.is_some();
         let text = format!("{of}{message} was thrown and not caught{}.", quoted(&site));
         self.add(text, Some(site.clone()), false, !by_library);

@@ -50,7 +50,7 @@ impl Asking<'_> {
         let lines = self.lines_of(trail);
         let ending = last.as_ref().map(|step| self.site_of(step)).transpose()?;
         let between = lines.iter().filter(|(n, site)| {
-            let ends = matches!(trail.end, TrailEnd::Constant | TrailEnd::Computed);
+            let ends = !matches!(trail.end, TrailEnd::Event { .. });
             let told = ends && ending.as_ref().is_some_and(|end| end.same_line(site));
             let step = &trail.steps[*n];
             !told && !site.same_line(symptom) && (!step.written.is_empty() || !step.moved)
@@ -90,7 +90,7 @@ impl Asking<'_> {
                     );
                 }
             }
-            TrailEnd::Beginning => self.from_the_beginning(trail, what)?,
+            TrailEnd::Beginning => self.from_the_beginning(trail, symptom, what, inferred)?,
             TrailEnd::Event {
                 position,
                 thread,
@@ -189,11 +189,35 @@ impl Asking<'_> {
             inferred,
             true,
         );
+        self.meanwhile(step.position, step.thread, symptom)
+    }
+
+    /// Where the thread that failed was when another one did that.
+    fn meanwhile(&mut self, position: Position, thread: u32, symptom: &Site) -> Result<()> {
+        if thread == symptom.thread {
+            return Ok(());
+        }
+        self.scene.go(position)?;
+        let Ok(site) = self.scene.site(symptom.thread) else {
+            return Ok(());
+        };
+        let inside = match &site.inside {
+            Some(inside) => format!(" (in {inside})"),
+            None => String::new(),
+        };
+        self.say(
+            format!(
+                "Thread {} was there then{inside}{}.",
+                symptom.thread,
+                quoted(&site)
+            ),
+            Some(site),
+        );
         Ok(())
     }
 
     /// The last system call of a thread before a step, if it failed and not much lies between.
-    fn failed_before(&mut self, step: &Step) -> Result<Option<(Call, i64, Position)>> {
+    pub fn failed_before(&mut self, step: &Step) -> Result<Option<(Call, i64, Position)>> {
         let mut last: Option<(Call, i64, u64)> = None;
         let mut waiting = std::collections::HashMap::new();
         self.scene.debugger.events(|event, number, thread| {
@@ -282,7 +306,13 @@ impl Asking<'_> {
     }
 
     /// It was there before the program ran: nobody ever wrote it.
-    fn from_the_beginning(&mut self, trail: &Trail, what: &str) -> Result<()> {
+    fn from_the_beginning(
+        &mut self,
+        trail: &Trail,
+        symptom: &Site,
+        what: &str,
+        inferred: bool,
+    ) -> Result<()> {
         let read = trail.steps.iter().rev().find_map(|step| {
             step.from.iter().find_map(|source| match source {
                 Source::Memory { addr, .. } => Some((step.clone(), *addr)),
@@ -296,6 +326,21 @@ impl Asking<'_> {
             return Ok(());
         };
         self.scene.go(step.position)?;
+        const PROT_WRITE: u32 = 2;
+        let mappings = self.scene.mappings()?;
+        let found = super::fault::mapping(&mappings, address);
+        if found.is_some_and(|found| found.prot & PROT_WRITE == 0) {
+            // The program's own, as much as if it were in an instruction.
+            let site = self.site_of(&step)?;
+            let other = self.other_thread(symptom, step.thread);
+            self.add(
+                format!("{what} was set{other}{}.", quoted(&site)),
+                Some(site),
+                inferred,
+                true,
+            );
+            return self.meanwhile(step.position, step.thread, symptom);
+        }
         let name = self.scene.variable(address)?;
         let declared = match &name {
             Some(name) => {

@@ -1,8 +1,8 @@
 //! A program that hangs. In: what its threads wait for. Out: who holds what since when, or who should have woken it.
 
-use clew_recording::deadlock::Awaited;
+use clew_recording::deadlock::{Awaited, Waiter};
 use clew_recording::event::Event;
-use clew_timeline::{Direction, Position, Reason, Stops, Watch, WatchKind};
+use clew_timeline::{Direction, LeftBy, Position, Reason, Stops, Watch, WatchKind};
 
 use super::tell::quoted;
 use super::{Asking, Kind};
@@ -17,6 +17,11 @@ const GLIBC_CONTENDED: u64 = 2;
 const OWNER: u64 = 0x3fff_ffff;
 /// Changes of a lock's word that are looked at: others add themselves to those who wait.
 const MOST_CHANGES: usize = 100;
+const WAITERS: [&str; 3] = [
+    "pthread_mutex_lock",
+    "pthread_cond_wait",
+    "pthread_cond_timedwait",
+];
 const SIGNALLERS: [&str; 2] = ["pthread_cond_signal", "pthread_cond_broadcast"];
 
 impl Asking<'_> {
@@ -32,25 +37,63 @@ impl Asking<'_> {
         let Some(waiters) = waiters else {
             return Ok(false);
         };
+        self.say("No thread can ever go on.".into(), None);
+        self.waiting(&waiters)?;
+        Ok(true)
+    }
+
+    /// Threads that are in a function of the C library that waits, and what for.
+    pub fn waiting_at_the_end(&mut self) -> Result<Vec<Waiter>> {
+        self.scene.debugger.stand_at_end()?;
+        let threads = self.scene.debugger.threads()?;
+        let seen = self.scene.debugger.calls_of(&WAITERS, 500_000)?;
+        self.scene.debugger.stand_at_end()?;
+        let mut waiters = Vec::new();
+        for thread in &threads {
+            let stack = self.scene.stack(thread.number)?;
+            let inside = stack.frames.iter().any(|frame| {
+                let name = frame.function.as_deref().unwrap_or("");
+                name.contains("pthread_mutex_lock") || name.contains("pthread_cond_")
+            });
+            let calls = seen.calls.iter().rev();
+            let mut open = calls.filter(|call| {
+                call.thread == thread.number && matches!(call.left, LeftBy::Nothing)
+            });
+            let Some(call) = open.next().filter(|_| inside) else {
+                continue;
+            };
+            let object = call.registers[7];
+            let waits = match WAITERS[call.function as usize] {
+                "pthread_mutex_lock" => Awaited::Lock {
+                    addr: object,
+                    owner: self.scene.number(object + GLIBC_OWNER, 4)?.unwrap_or(0) as i32,
+                },
+                _ => Awaited::Wake { addr: object },
+            };
+            waiters.push(Waiter {
+                tid: thread.tid,
+                waits,
+            });
+        }
+        Ok(waiters)
+    }
+
+    /// Who waits for what.
+    pub fn waiting(&mut self, waiters: &[Waiter]) -> Result<()> {
         let locks = waiters
             .iter()
             .any(|waiter| matches!(waiter.waits, Awaited::Lock { .. }));
         if !locks {
-            self.hang(&waiters)?;
-            return Ok(true);
+            return self.hang(waiters);
         }
         self.answer.kind = Kind::Deadlock;
-        self.say(
-            "No thread can ever go on: each waits for another.".into(),
-            None,
-        );
         let end = self.scene.debugger.stand_at_end()?;
         let threads = self.scene.debugger.threads()?;
         let number = |tid: i32| {
             let found = threads.iter().find(|thread| thread.tid == tid);
             found.map(|thread| thread.number)
         };
-        for waiter in &waiters {
+        for waiter in waiters {
             let Some(thread) = number(waiter.tid) else {
                 continue;
             };
@@ -90,7 +133,7 @@ impl Asking<'_> {
                 );
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Where a thread took the lock that it has: back to where the owner wasn't written there yet.
@@ -132,13 +175,9 @@ impl Asking<'_> {
     }
 
     /// Threads wait for somebody to wake them, and nobody is left.
-    fn hang(&mut self, waiters: &[clew_recording::deadlock::Waiter]) -> Result<()> {
+    fn hang(&mut self, waiters: &[Waiter]) -> Result<()> {
         self.answer.kind = Kind::Hang;
         let end = self.scene.debugger.stand_at_end()?;
-        self.say(
-            "No thread can ever go on: nobody is left to wake those that wait.".into(),
-            None,
-        );
         let threads = self.scene.debugger.threads()?;
         for waiter in waiters {
             let thread = threads.iter().find(|thread| thread.tid == waiter.tid);
