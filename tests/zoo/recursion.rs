@@ -1,10 +1,11 @@
 // Two functions that call each other for ever.
+// known: wrong
 // held: out
 // kind: stack-overflow
 fn even(n: u64, steps: &mut Vec<u64>) -> bool {
     steps[0] += 1;
     if n == 0 { return true; }
-    odd(n.wrapping_sub(1), steps) && steps[0] > 0
+    odd(n.wrapping_sub(1), steps) && steps[0] > 0 // CAUSE
 }
 fn odd(n: u64, steps: &mut Vec<u64>) -> bool {
     steps[0] += 1;

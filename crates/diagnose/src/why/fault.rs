@@ -15,7 +15,7 @@ use super::tell::{number_text, quoted};
 use super::trail::{Choice, NULL_PAGE, Trail, general, register_value};
 use super::{Asking, Kind};
 use crate::Result;
-use crate::scene::{Site, plain_name};
+use crate::scene::{Site, is_own_file, plain_name};
 
 const SIGFPE: i32 = 8;
 const PROT_READ: u32 = 1;
@@ -25,6 +25,8 @@ const PROT_EXEC: u32 = 4;
 const NEAR: u64 = 1 << 20;
 /// And has at least so many frames.
 const DEEP: usize = 100;
+/// The innermost ones may be of something that doesn't repeat.
+const LAST_CALLS: usize = 16;
 
 /// Memory that an instruction can't touch.
 struct Bad {
@@ -349,11 +351,12 @@ impl Asking<'_> {
             format!("The stack is used up{}.", quoted(site)),
             Some(site.clone()),
         );
-        // Which functions call each other, and where.
+        // Which functions call each other, and where: those that come again, behind what was called last.
         let mut cycle: Vec<(String, Site)> = Vec::new();
         let here = self.scene.here()?;
-        for frame in stack.frames.iter().skip(1) {
-            let Some(line) = frame.line.as_ref().filter(|line| line.line != 0) else {
+        for frame in stack.frames.iter().skip(LAST_CALLS) {
+            let line = frame.line.as_ref().filter(|line| line.line != 0);
+            let Some(line) = line.filter(|line| is_own_file(&line.file)) else {
                 continue;
             };
             let name = plain_name(frame.function.as_deref().unwrap_or("??")).to_string();
@@ -374,6 +377,7 @@ impl Asking<'_> {
         let depth = stack.frames.len();
         let names: Vec<&str> = cycle.iter().map(|(name, _)| name.as_str()).collect();
         let text = match names.len() {
+            0 => "Calls repeat".into(),
             1 => format!("{} calls itself, more than {depth} deep", names[0]),
             _ => format!(
                 "{} call each other, more than {depth} deep",

@@ -372,10 +372,7 @@ impl Asking<'_> {
             format!("{what} is what `{name}` held{}.", quoted(&at)),
             Some(at),
         );
-        let site = match &local.declared {
-            Some(site) => Some(site.clone()),
-            None => None,
-        };
+        let site = local.declared.clone();
         let quote = site.as_ref().map_or(String::new(), quoted);
         self.add(
             format!("`{name}` wasn't written since its function was called{quote}."),
