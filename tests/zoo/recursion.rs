@@ -1,5 +1,4 @@
 // Two functions that call each other for ever.
-// known: wrong
 // held: out
 // kind: stack-overflow
 fn even(n: u64, steps: &mut Vec<u64>) -> bool {

@@ -1,13 +1,11 @@
 //! The decision that led somewhere. In: a place in a call of a function. Out: the last conditional jump of that function
 //! before it, and the comparison that it went by: which values it compared.
 
-use clew_engine::trace::read::Bases;
-use clew_engine::trace::rows::End;
+use clew_engine::cache::accesses::Access;
 use clew_recording::event::ThreadId;
 use clew_slice::origin::Value;
-use clew_slice::walk::{Go, Intervals, Item, Place, Visitor, back};
+use clew_slice::walk::{Executed, Go, Intervals, Place, Run, Visitor, back};
 use clew_timeline::Position;
-use clew_timeline::trace::Trace;
 use iced_x86::{Instruction, OpKind};
 use std::ops::Range;
 
@@ -38,30 +36,16 @@ struct Looking {
     over: bool,
 }
 
-impl Visitor for Looking {
-    fn concerns(&mut self, trace: &Trace, end: &End, _: &[u8], runs: (u64, Bases)) -> bool {
-        let block = trace.tables.blocks.get(end.block as usize);
-        let inside = block.is_none_or(|block| {
-            let mut all = block.instructions.iter();
-            all.any(|traced| self.code.has(traced.ins.ip()))
-        });
-        runs.0 == self.thread && inside
-    }
-
-    fn visit(&mut self, item: Item<'_>) -> Go {
-        let Item::Instruction(executed) = item else {
-            return Go::On;
-        };
-        let ins = executed.ins;
-        if executed.thread != self.thread || !self.code.has(ins.ip()) {
+impl Looking {
+    fn look(&mut self, ins: &Instruction, place: Place, accesses: &[Access]) -> Go {
+        if !self.code.has(ins.ip()) {
             return Go::On;
         }
         if !self.jumped {
             self.jumped = ins.is_jcc_short_or_near();
         } else if ins.rflags_modified() != 0 {
-            let accesses = executed.accesses.iter();
-            let accesses = accesses.map(|access| (access.addr, access.len));
-            self.found = Some((executed.place, *ins, accesses.collect()));
+            let accesses = accesses.iter().map(|access| (access.addr, access.len));
+            self.found = Some((place, *ins, accesses.collect()));
             return Go::Stop;
         }
         if ins.ip() == self.code.entry {
@@ -69,6 +53,36 @@ impl Visitor for Looking {
             return Go::Stop;
         }
         Go::On
+    }
+}
+
+impl Visitor for Looking {
+    fn run(&mut self, run: &Run<'_>) -> clew_slice::Result<Go> {
+        if run.thread != self.thread {
+            return Ok(Go::On);
+        }
+        let mut accesses = Vec::new();
+        for n in (0..run.len()).rev() {
+            if !self.code.has(run.instruction(n).ip()) {
+                continue;
+            }
+            run.accesses(n, &mut accesses)?;
+            if self.look(run.instruction(n), run.place(n), &accesses) == Go::Stop {
+                return Ok(Go::Stop);
+            }
+        }
+        Ok(Go::On)
+    }
+
+    fn step(&mut self, executed: &Executed<'_>) -> clew_slice::Result<Go> {
+        if executed.thread != self.thread {
+            return Ok(Go::On);
+        }
+        Ok(self.look(executed.ins, executed.place.place(), executed.accesses))
+    }
+
+    fn event(&mut self, _: u64, _: u64, _: u64) -> clew_slice::Result<Go> {
+        Ok(Go::On)
     }
 }
 
