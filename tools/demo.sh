@@ -1,6 +1,6 @@
 #!/bin/sh
 # Shows the main job on tools/demo/jobs.c, a queue with a rare mistake: plain runs pass, a hunt finds the failing run, its
-# recording is the same at every replay, and gdb goes back from the crash to the cause. Fails if anything isn't as it says.
+# recording is the same at every replay, gdb goes back from the crash to the cause, and clew why does it by itself. Fails if anything isn't as it says.
 #
 #     tools/demo.sh [CLEW]            what it makes stays in target/demo ($DEMO_DIR), to go on by hand;
 #                                     $DEMO_RUNS plain runs instead of a thousand
@@ -108,10 +108,17 @@ found=0
 clew hunt --runs 300 --time 10s ./repaired || found=$?
 [ $found -eq 1 ] || fail "the cause was another one"
 
+step "8. And in one question: clew follows the wrong pointer back by itself, to the line and the thread that made it wrong."
+typed clew why jobs-1
+clew why jobs-1 >why || fail "it doesn't know why: $(cat why)"
+cat why
+sed -n '/^=>/,/jobs\.c:/p' why | grep -q "jobs.c:$freed in free_job" || fail "the cause isn't told to be line $freed"
+
 step "Go on by hand. This took $(($(date +%s) - began)) seconds, and everything is in target/demo:"
 cat <<END
   cd $dir
   export CLEW_DIR=$CLEW_DIR PATH=$(dirname "$clew"):\$PATH
+  clew alerts jobs-1                   everything notable in that run
   clew debug jobs-1                    gdb at the crash: reverse-next, reverse-continue, info threads
   clew dump jobs-1 | less              every system call, and every switch of threads, to the instruction
   clew debug jobs-3                    the one with as few switches as it takes

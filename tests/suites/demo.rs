@@ -51,7 +51,7 @@ fn shows() -> Result<(), Failed> {
     let outcome = job.run();
     let ended = outcome.status.is_some_and(|status| status.success());
     check(ended, "it failed", &job, &outcome)?;
-    // From the crash in the canceller back to the worker that frees the job, and on to the repair.
+    // From the crash in the canceller back to the worker that frees the job, on to the repair, and all in one question.
     let text = String::from_utf8_lossy(&outcome.stdout);
     let mut rest = text.as_ref();
     for part in [
@@ -65,6 +65,8 @@ fn shows() -> Result<(), Failed> {
         "in free_job (",
         "in worker (",
         "no failure in ",
+        "$ clew why jobs-1\n",
+        "\n=> ",
         "clew debug jobs-1",
     ] {
         let Some(at) = rest.find(part) else {

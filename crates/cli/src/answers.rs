@@ -17,14 +17,18 @@ use arguments::Which;
 use clew_debugger::{Debugger, Error, Process, Settings};
 
 /// There is nothing of that kind in the recording.
-const NOTHING: i32 = 1;
+pub(crate) const NOTHING: i32 = 1;
 /// The command line is wrong, or names what isn't there.
-const WRONG: i32 = 2;
+pub(crate) const WRONG: i32 = 2;
 /// Ended by Ctrl-C before anything was found.
 const INTERRUPTED: i32 = 130;
 
 /// A debugger on the recording that is meant, and the recording's name; or the exit status.
-fn open(which: &Which, word: Option<&str>, envp: &[&CStr]) -> Result<(Debugger, String), i32> {
+pub(crate) fn open(
+    which: &Which,
+    word: Option<&str>,
+    envp: &[&CStr],
+) -> Result<(Debugger, String), i32> {
     let Opened {
         name, recording, ..
     } = recordings::open(envp, word.map(OsStr::new)).map_err(|why| {
@@ -44,22 +48,27 @@ fn open(which: &Which, word: Option<&str>, envp: &[&CStr]) -> Result<(Debugger, 
     let mut debugger = Debugger::open(recording, process, settings).map_err(|e| failed(&e))?;
     let work = recordings::work(&folder, debugger.stream());
     debugger.expect_work(work);
+    Ok((watched(debugger), name))
+}
+
+/// With a line about progress, and ended by Ctrl-C.
+pub(crate) fn watched(mut debugger: Debugger) -> Debugger {
     let mut progress = Progress::new("replaying");
     interrupt::catch();
     debugger.set_watcher(Box::new(move |done| {
         progress.show(done);
         interrupt::came()
     }));
-    Ok((debugger, name))
+    debugger
 }
 
 /// The work is done: the line about progress goes, and Ctrl-C ends as always.
-fn done(debugger: &mut Debugger) {
+pub(crate) fn done(debugger: &mut Debugger) {
     debugger.set_watcher(Box::new(|_| false));
 }
 
 /// Says why there is no answer; the exit status for it.
-fn failed(error: &Error) -> i32 {
+pub(crate) fn failed(error: &Error) -> i32 {
     match error {
         Error::Timeline(clew_timeline::Error::Interrupted) => {
             text::failed(error);
@@ -78,7 +87,7 @@ fn failed(error: &Error) -> i32 {
 }
 
 /// Says what is wrong, line by line; the exit status for it.
-fn wrong(message: &str) -> i32 {
+pub(crate) fn wrong(message: &str) -> i32 {
     for (n, line) in message.lines().enumerate() {
         let line = text::plain(line);
         match n {
@@ -99,7 +108,7 @@ fn more(complete: bool, interrupted: bool, most: u64) -> String {
 }
 
 /// How to go there.
-fn next(name: &str, which: &Which, position: &str) -> String {
+pub(crate) fn next(name: &str, which: &Which, position: &str) -> String {
     let mut words: Vec<String> = ["clew", "debug", name].map(String::from).to_vec();
     for (flag, value) in [
         ("--pid", which.pid.map(|pid| pid.to_string())),

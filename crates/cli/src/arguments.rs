@@ -9,6 +9,7 @@ use clew_engine::kernel::chaos::Kinds;
 use clew_engine::program::Sched;
 
 pub use crate::answers::arguments::{CALLS_HELP, Calls, OUTPUT_HELP, Output, WRITES_HELP, Writes};
+pub use crate::diagnose::arguments::{ALERTS_HELP, Alerts, HEAP_HELP, Heap, WHY_HELP, Why};
 pub use crate::hunt::arguments::{ExplainRun, Guard, HUNT_HELP, Hunt};
 pub use crate::recordings::arguments::*;
 pub use crate::weave::{RELOG_HELP, Relog};
@@ -23,6 +24,7 @@ pub use crate::weave::{RELOG_HELP, Relog};
         clew hunt ./test                  run it under many schedules until it fails\n  \
         clew replay                       repeat the latest recording, exactly\n  \
         clew debug                        look into it with gdb, forwards and backwards\n  \
+        clew why                          how it came to the failure\n  \
         clew watch 'list->length > 100'   where a condition becomes true\n  \
         clew calls handle_request         all calls of a function, with arguments and results\n  \
         clew writes total                 all changes of a variable\n  \
@@ -93,6 +95,18 @@ pub enum Command {
     /// Tell what was written to standard output and error, with positions
     #[command(after_help = OUTPUT_HELP)]
     Output(Output),
+
+    /// Say how it came to the failure, in terms of the source
+    #[command(after_help = WHY_HELP)]
+    Why(Why),
+
+    /// Tell everything notable: crashes, assertions, exceptions, failed calls, children
+    #[command(after_help = ALERTS_HELP)]
+    Alerts(Alerts),
+
+    /// Tell who allocated and freed memory: of an address, at a position, never, wrongly
+    #[command(after_help = HEAP_HELP, override_usage = "clew heap [OPTIONS] [REC] [ADDR]")]
+    Heap(Heap),
 
     /// Make an exact recording of a woven one
     #[command(after_help = RELOG_HELP)]

@@ -9,6 +9,7 @@ mod arguments;
 mod asking;
 mod cache;
 mod debug;
+mod diagnose;
 mod divergence;
 mod doctor;
 #[allow(non_upper_case_globals)]
@@ -85,6 +86,9 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const 
         Ok(Command::Calls(options)) => answers::calls::calls(&options, &envp),
         Ok(Command::Writes(options)) => answers::writes::writes(&options, &envp),
         Ok(Command::Output(options)) => answers::output::output(&options, &envp),
+        Ok(Command::Why(options)) => diagnose::why(&options, &envp),
+        Ok(Command::Alerts(options)) => diagnose::alerts(&options, &envp),
+        Ok(Command::Heap(options)) => diagnose::heap(&options, &envp),
         Ok(Command::Relog(options)) => weave::relog(&options, &envp),
         Ok(Command::Ls(options)) => recordings::ls::ls(&options, &envp),
         Ok(Command::Info(options)) => recordings::info::info(&options, &envp),

@@ -275,7 +275,7 @@ impl Debugger {
 }
 
 /// Functions of exactly that linker's name.
-fn at_symbols(modules: &Modules, name: &str) -> Vec<FunctionEntry> {
+pub(crate) fn at_symbols(modules: &Modules, name: &str) -> Vec<FunctionEntry> {
     let mut entries = Vec::new();
     for image in modules.modules() {
         for symbol in image.module.symbols_named(name).unwrap_or_default() {

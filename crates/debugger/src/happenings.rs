@@ -241,7 +241,10 @@ impl Debugger {
     }
 
     /// Tells each event of the log with its number and the thread that ran, until somebody has enough.
-    fn read_log(&self, mut each: impl FnMut(&Event<'_>, u64, ThreadId) -> bool) -> Result<()> {
+    pub(crate) fn read_log(
+        &self,
+        mut each: impl FnMut(&Event<'_>, u64, ThreadId) -> bool,
+    ) -> Result<()> {
         let unreadable =
             |error: clew_recording::reader::ReadError| Error::Recording(error.to_string());
         let mut reader = self.recording.stream(self.stream()).map_err(unreadable)?;

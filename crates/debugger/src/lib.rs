@@ -13,9 +13,11 @@
 //! * `changes`: the last change of a variable, and all of them
 //! * `calls`: all calls of a function
 //! * `happenings`: output, threads' births and ends, exceptions
+//! * `beneath`: what analyses of whole recordings stand on
 
 #![forbid(unsafe_code)]
 
+mod beneath;
 mod breakpoints;
 mod calls;
 mod changes;
@@ -28,6 +30,7 @@ mod statements;
 mod stepping;
 mod values;
 
+pub use beneath::SeenCalls;
 pub use breakpoints::{Breakpoint, BreakpointId, Spot, Wanted};
 pub use calls::{Call, Calls, Left, Named};
 pub use changes::{Change, Changes};

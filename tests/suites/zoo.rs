@@ -1,0 +1,270 @@
+//! The zoo: programs that fail, each with its cause marked, recorded and explained by `clew why`; and what `clew heap`
+//! sees of allocators, compared with a preloaded library that writes down every call.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use clew_tests::{clew, scratch};
+use libtest_mimic::{Arguments, Failed, Trial};
+use serde_json::Value;
+
+/// A run that hangs is ended after so many seconds; it only waits until then.
+const HANGS: &str = "10";
+/// A race shows with one of so many seeds.
+const SEEDS: u32 = 200;
+
+fn main() {
+    let mut trials = Vec::new();
+    let zoo = scratch::sources().join("zoo");
+    let mut sources: Vec<PathBuf> = fs::read_dir(&zoo)
+        .expect("the zoo is there")
+        .map(|entry| entry.expect("it can be listed").path())
+        .filter(|path| path.is_file())
+        .collect();
+    sources.sort();
+    for source in sources {
+        let name = source.file_name().unwrap_or_default().to_string_lossy();
+        trials.push(Trial::test(format!("why/{name}"), {
+            let source = source.clone();
+            move || explained(&source)
+        }));
+    }
+    trials.push(Trial::test("heap/churn", || {
+        let dir = scratch::fresh("zoo.heap.churn");
+        let program = dir.join("churn");
+        build(&sources_of("heap/churn.c"), &program, &[])?;
+        same_heap(&dir, &program, &[])
+    }));
+    trials.push(Trial::test("heap/sort", || {
+        let dir = scratch::fresh("zoo.heap.sort");
+        let text: String = (0..3000u32)
+            .map(|n| format!("{}\n", n * 7919 % 3001))
+            .collect();
+        let input = dir.join("input");
+        fs::write(&input, text)?;
+        let input = input.display().to_string();
+        same_heap(&dir, Path::new("/usr/bin/sort"), &["--parallel=1", &input])
+    }));
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+fn sources_of(name: &str) -> PathBuf {
+    scratch::sources().join("zoo").join(name)
+}
+
+/// What a program's first lines say.
+struct Animal {
+    keys: HashMap<String, String>,
+    /// Lines of the cause.
+    causes: Vec<u64>,
+}
+
+impl Animal {
+    fn read(source: &Path) -> Result<Animal, Failed> {
+        let text = fs::read_to_string(source)?;
+        let head = text.lines().take_while(|line| line.starts_with("// "));
+        let keys = head.filter_map(|line| line[3..].split_once(": "));
+        let numbered = text.lines().zip(1..);
+        Ok(Animal {
+            keys: keys
+                .map(|(key, value)| (key.into(), value.replace("\\n", "\n")))
+                .collect(),
+            causes: numbered
+                .filter(|(line, _)| line.contains("// CAUSE"))
+                .map(|(_, number)| number)
+                .collect(),
+        })
+    }
+
+    fn get(&self, key: &str) -> &str {
+        self.keys.get(key).map_or("", String::as_str)
+    }
+}
+
+fn build(source: &Path, program: &Path, flags: &[&str]) -> Result<(), Failed> {
+    let kind = source.extension().unwrap_or_default().to_string_lossy();
+    let mut line = match &*kind {
+        "rs" => Command::new("rustc"),
+        "cpp" => Command::new("g++"),
+        _ => Command::new("gcc"),
+    };
+    match &*kind {
+        "rs" => line.args([
+            "--edition=2024",
+            "-g",
+            "--target",
+            "x86_64-unknown-linux-gnu",
+        ]),
+        _ => line.args(["-g", "-O0", "-w", "-pthread"]),
+    };
+    let built = line
+        .args(flags)
+        .arg(source)
+        .arg("-o")
+        .arg(program)
+        .output()?;
+    match built.status.success() {
+        true => Ok(()),
+        false => Err(format!("{line:?}: {}", String::from_utf8_lossy(&built.stderr)).into()),
+    }
+}
+
+/// Runs a command line in a folder, with recordings there.
+fn run(dir: &Path, words: &[&str], input: &str) -> Result<Output, Failed> {
+    let file = dir.join("stdin");
+    fs::write(&file, input)?;
+    let ran = Command::new(words[0])
+        .args(&words[1..])
+        .current_dir(dir)
+        .env("CLEW_DIR", dir.join("recordings"))
+        .env("LC_ALL", "C")
+        .env_remove("RUST_BACKTRACE")
+        .stdin(Stdio::from(fs::File::open(&file)?))
+        .output()?;
+    Ok(ran)
+}
+
+fn explained(source: &Path) -> Result<(), Failed> {
+    let animal = Animal::read(source)?;
+    let name = source
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .replace('.', "_");
+    let dir = scratch::fresh(&format!("zoo.{name}"));
+    let program = dir.join("program");
+    let flags: Vec<&str> = animal.get("flags").split_whitespace().collect();
+    build(source, &program, &flags)?;
+    let (clew, program) = (
+        clew::path().display().to_string(),
+        program.display().to_string(),
+    );
+    let input = animal.get("stdin");
+    if animal.get("record").is_empty() {
+        let words = [
+            "timeout", HANGS, &clew, "record", "-n", "rec", "--", &program,
+        ];
+        run(&dir, &words, input)?;
+    } else {
+        let failed = (1..=SEEDS).find_map(|seed| {
+            let _ = fs::remove_dir_all(dir.join("recordings"));
+            let seed = seed.to_string();
+            let record = [
+                "record", "-n", "rec", "--sched", "random", "--seed", &seed, "--",
+            ];
+            let words: Vec<&str> = [&clew[..]]
+                .into_iter()
+                .chain(record)
+                .chain([&program[..]])
+                .collect();
+            let ran = run(&dir, &words, input).ok()?;
+            (!ran.status.success()).then_some(())
+        });
+        failed.ok_or("it fails with no seed")?;
+    }
+    let mut words = vec![&clew[..], "why", "rec", "--json"];
+    if !animal.get("expected").is_empty() {
+        fs::write(dir.join("expected"), animal.get("expected"))?;
+        words.extend(["--expected", "expected"]);
+    }
+    let ran = run(&dir, &words, "")?;
+    let told = String::from_utf8_lossy(&ran.stdout).into_owned();
+    let complaint = || format!("{told}\n{}", String::from_utf8_lossy(&ran.stderr));
+    if ran.status.signal().is_some() || ran.status.code() > Some(1) {
+        return Err(format!("{:?}: {}", ran.status, complaint()).into());
+    }
+    let answer: Value =
+        serde_json::from_str(&told).map_err(|why| format!("{why}: {}", complaint()))?;
+    let statements = answer["statements"].as_array().cloned().unwrap_or_default();
+    let cause = statements.iter().find(|one| one["cause"] == true);
+    let line = cause.and_then(|one| one["site"]["line"].as_u64());
+    let right = answer["kind"] == animal.get("kind")
+        && line.is_some_and(|line| animal.causes.contains(&line));
+    // What is known to be told wrongly (docs/why.md) may become right.
+    if right || animal.get("known") == "wrong" {
+        return Ok(());
+    }
+    let wanted = format!("{} at {:?}", animal.get("kind"), animal.causes);
+    Err(format!("expected {wanted}: {}", complaint()).into())
+}
+
+/// What a preloaded library sees natively is what clew sees in a recording: sizes, in order, and which were freed.
+fn same_heap(dir: &Path, program: &Path, args: &[&str]) -> Result<(), Failed> {
+    let library = dir.join("logger.so");
+    build(
+        &sources_of("heap/logger.c"),
+        &library,
+        &["-O2", "-shared", "-fPIC"],
+    )?;
+    let log = dir.join("log");
+    let program = program.display().to_string();
+    let (preload, put) = (
+        format!("LD_PRELOAD={}", library.display()),
+        format!("HEAP_LOG={}", log.display()),
+    );
+    let mut words = vec!["env", &preload, &put, &program];
+    words.extend(args);
+    let native = run(dir, &words, "")?;
+    let clew = clew::path().display().to_string();
+    let mut words = vec![&clew[..], "record", "-n", "rec", "--", &program];
+    words.extend(args);
+    let recorded = run(dir, &words, "")?;
+    if native.stdout != recorded.stdout || !recorded.status.success() {
+        return Err(format!("it isn't the same program: {recorded:?}").into());
+    }
+    let told = run(dir, &[&clew, "heap", "rec", "--all", "--json"], "")?;
+    let told: Value = serde_json::from_slice(&told.stdout)?;
+    let seen: Vec<(u64, bool)> = told["blocks"]
+        .as_array()
+        .ok_or("no blocks")?
+        .iter()
+        .map(|block| {
+            (
+                block["size"].as_u64().unwrap_or(0),
+                !block["freed_by"].is_null(),
+            )
+        })
+        .collect();
+    let mut expected: Vec<(u64, bool)> = Vec::new();
+    let mut live: HashMap<u64, usize> = HashMap::new();
+    for line in fs::read_to_string(&log)?.lines() {
+        let mut words = line[1..]
+            .split_whitespace()
+            .filter_map(|word| word.parse::<u64>().ok());
+        let (size, block) = (
+            words.next().ok_or("a size")?,
+            words.next().ok_or("a block")?,
+        );
+        match line.starts_with('+') {
+            true => {
+                live.insert(block, expected.len());
+                expected.push((size, false));
+            }
+            false => {
+                let block = live.remove(&block).ok_or("freed, but not allocated")?;
+                expected[block].1 = true;
+            }
+        }
+    }
+    if expected.len() < 10 {
+        return Err(format!("only {} blocks are natively allocated", expected.len()).into());
+    }
+    if seen != expected {
+        let at = seen
+            .iter()
+            .zip(&expected)
+            .take_while(|(a, b)| a == b)
+            .count();
+        let (seen_there, wanted) = (seen.get(at), expected.get(at));
+        return Err(format!(
+            "{} blocks, natively {}; the first difference is block {at}: {seen_there:?}, natively {wanted:?}",
+            seen.len(),
+            expected.len()
+        )
+        .into());
+    }
+    Ok(())
+}
