@@ -34,7 +34,7 @@ const BEHIND_POINTER: u64 = 4096;
 const NEAR_TOP: Range<u64> = layout::HIGH_MAPS.end - (32 << 30)..layout::HIGH_MAPS.end;
 
 /// What is done at each access.
-enum Look {
+pub(super) enum Look {
     Owners(Box<Owners>),
     Collect(Box<Collector>),
 }
@@ -61,7 +61,7 @@ pub(super) fn renewed_by(change: &[u8]) -> Option<Range<u64>> {
 }
 
 impl Look {
-    fn shadow() -> Done<Shadow> {
+    pub(super) fn shadow() -> Done<Shadow> {
         let refused = |error| Halt::Refused(format!("no room to note who touches what: {error}"));
         Shadow::map().map_err(refused)
     }
@@ -176,7 +176,7 @@ impl Observer for Looking {
 }
 
 /// A long access as far as there is memory: what is behind would fault.
-fn mapped(memory: &Memory, access: &Access) -> Access {
+pub(super) fn mapped(memory: &Memory, access: &Access) -> Access {
     const LONG: u64 = 256;
     if access.len <= LONG {
         return *access;
@@ -238,7 +238,7 @@ impl Worker {
     }
 
     /// Whether the current thread waits for the child that it has just made.
-    fn waits_for_child(&self) -> bool {
+    pub(super) fn waits_for_child(&self) -> bool {
         const FORKS: [i64; 4] = [
             libc::SYS_clone,
             libc::SYS_fork,
@@ -251,7 +251,7 @@ impl Worker {
     }
 
     /// A new thread's stack, and its own memory above it.
-    fn stack_of(&self, thread: ThreadId) -> Option<Range<u64>> {
+    pub(super) fn stack_of(&self, thread: ThreadId) -> Option<Range<u64>> {
         let regs = &self.machine.threads.get(&thread)?.regs;
         let (sp, pointer) = (regs.gpr[RSP], regs.fs_base);
         let mapping = self.machine.memory.find(sp.wrapping_sub(1))?;
