@@ -84,6 +84,14 @@ pub enum Command {
     #[command(after_help = crate::slice::HELP, override_usage = "clew slice [OPTIONS] [REC] [WHAT]")]
     Slice(crate::slice::Slice),
 
+    /// What happened before what: interactions of threads, and the order between them
+    #[command(after_help = crate::order::HELP)]
+    Order(Box<crate::order::Order>),
+
+    /// Accesses of threads to the same memory that nothing orders
+    #[command(after_help = crate::races::HELP)]
+    Races(crate::races::RacesLine),
+
     /// Tell all calls of a function: arguments, results, callers, positions
     #[command(after_help = CALLS_HELP)]
     Calls(Calls),

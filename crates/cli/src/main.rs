@@ -17,10 +17,12 @@ mod fixed;
 mod hunt;
 mod interrupt;
 mod machine;
+mod order;
 mod origin;
 mod outcome;
 mod profile;
 mod progress;
+mod races;
 mod record;
 mod recordings;
 mod replay;
@@ -83,6 +85,8 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const 
         Ok(Command::Watch(options)) => watch::watch(&options, &envp),
         Ok(Command::Origin(options)) => origin::origin(&options, &envp),
         Ok(Command::Slice(options)) => slice::slice(&options, &envp),
+        Ok(Command::Order(options)) => order::order(&options, &envp),
+        Ok(Command::Races(options)) => races::races(&options, &envp),
         Ok(Command::Calls(options)) => answers::calls::calls(&options, &envp),
         Ok(Command::Writes(options)) => answers::writes::writes(&options, &envp),
         Ok(Command::Output(options)) => answers::output::output(&options, &envp),

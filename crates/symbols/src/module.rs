@@ -90,6 +90,24 @@ impl Module {
         self.separate.as_ref().map(|elf| elf.path.as_path())
     }
 
+    /// Whether an address, in the file's own terms, is of its memory: also what the file has no bytes for.
+    pub fn holds(&self, address: u64) -> bool {
+        let mut segments = self.elf.segments.iter();
+        segments.any(|segment| {
+            address
+                .checked_sub(segment.address)
+                .is_some_and(|offset| offset < segment.memory_size)
+        })
+    }
+
+    /// Where the program begins, in the file's own addresses; none for a library without a beginning.
+    pub fn entry(&self) -> Option<u64> {
+        const ENTRY: usize = 24;
+        let bytes = self.elf.bytes.get(ENTRY..ENTRY + 8)?;
+        let entry = u64::from_le_bytes(bytes.try_into().ok()?);
+        (entry != 0).then_some(entry)
+    }
+
     pub fn build_id(&self) -> Option<&[u8]> {
         self.elf.build_id.as_deref()
     }

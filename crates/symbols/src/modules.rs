@@ -98,6 +98,13 @@ impl Modules {
         image.range.contains(&address).then_some(image)
     }
 
+    /// The image whose memory an address is in: also what is mapped behind the file's bytes, as large variables are that
+    /// begin as zeros.
+    pub fn owner(&self, address: u64) -> Option<&Image> {
+        let owns = |image: &&Image| image.module.holds(image.local(address));
+        self.find(address).or_else(|| self.modules().find(owns))
+    }
+
     /// All mapped ranges, by address.
     pub fn images(&self) -> &[Image] {
         &self.images

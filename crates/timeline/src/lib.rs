@@ -17,6 +17,7 @@
 //! * `program`: the stack with functions and lines, values of C expressions
 //! * `transition`, `watch`: where a condition flips
 //! * `touches`: accesses of different threads to the same memory
+//! * `interactions`: calls of known functions and accesses to shared memory, in one order
 //! * `history`: all calls of functions, all changes of a piece of memory
 //! * `stretches`: a question about a long way, asked on all cores
 //! * `trace`: all instructions of a stretch and what they touched
@@ -29,6 +30,7 @@
 pub mod divergence;
 mod excursion;
 mod history;
+mod interactions;
 mod limits;
 mod pool;
 pub mod program;
@@ -51,13 +53,16 @@ use std::time::Duration;
 
 pub use clew_engine::replay::worker::protocol::{
     At, Break, CallSeen, Calls, ChangeSeen, Diverged, EventStop, Events, ExcursionEnd,
-    FunctionEntry, LeftBy, Mapping, Mark, Next, Piece, Registers, Stops, Thread, Watch, WatchKind,
+    FunctionEntry, Granules, Interactions, LeftBy, Mapping, Mark, Next, Piece, Registers, Stops,
+    Thread, Watch, WatchKind, Watchful,
 };
+pub use clew_engine::replay::worker::told::Told;
 use clew_recording::event::ThreadId;
 pub use clew_recording::position::Position;
 
 pub use excursion::{Excursion, Ran, Undefined};
 pub use history::Seen;
+pub use interactions::Hears;
 pub use timeline::Timeline;
 pub use touches::{Touch, TouchLimits, Touches};
 

@@ -9,7 +9,7 @@ use iced_x86::{
 use super::view::page_after;
 use crate::context::{GsBlock, RCX, Regs};
 use crate::guest::access;
-use crate::translate::touches::{Finder, kinds, offset_in_register, repeated_element};
+use crate::translate::touches::{Finder, is_locked, kinds, offset_in_register, repeated_element};
 
 /// Bytes that an instruction would read, write, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,11 +84,7 @@ impl super::CodeCache {
 impl AccessReader {
     fn locked(&self, pc: u64) -> bool {
         let looked = &self.lately[slot(pc)];
-        let exchange = |ins: &Instruction| {
-            ins.mnemonic() == Mnemonic::Xchg
-                && (0..ins.op_count()).any(|n| ins.op_kind(n) == OpKind::Memory)
-        };
-        looked.pc == pc && (looked.ins.has_lock_prefix() || exchange(&looked.ins))
+        looked.pc == pc && is_locked(&looked.ins)
     }
 
     /// The same from registers alone.

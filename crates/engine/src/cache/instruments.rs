@@ -31,6 +31,8 @@ pub struct Instruments {
     /// [`Exit::Watch`] before each instruction that touches memory in a state that this thread doesn't pass. Instead
     /// of `watches`, while there is a [`Shadow`](super::shadow::Shadow).
     pub shadow: bool,
+    /// [`Exit::Watch`] before each instruction that is atomic for other processors, too.
+    pub locked: bool,
     /// Flags are to be right at every exit, even those that nobody will read: ordinary translations
     /// spoil them at a tick. Code that runs for 25 ticks with this shows no trace of what ran before.
     pub exact: bool,
@@ -94,6 +96,7 @@ impl Instruments {
         self.breaks.is_empty()
             && self.watches.is_empty()
             && !self.shadow
+            && !self.locked
             && !self.exact
             && !self.trace
             && self.every.is_none()
@@ -111,6 +114,7 @@ impl Instruments {
             reads: watched(|watched| watched.reads),
             writes: watched(|watched| watched.writes),
             shadow: self.shadow,
+            locked: self.locked,
             exact: self.exact,
             trace: self.trace,
         }

@@ -201,6 +201,18 @@ impl Buffer {
         true
     }
 
+    /// Words that are read forwards, and stay together. For who writes no entries.
+    pub fn put_words(&mut self, gs: &mut GsBlock, words: &[u64]) {
+        if self.used(gs) + 8 * words.len() > SEGMENT {
+            self.flush(gs);
+        }
+        for word in words {
+            // SAFETY: there is room in the segment, and only this uses it.
+            unsafe { (gs.trace_at as *mut u64).write(*word) };
+            gs.trace_at += 8;
+        }
+    }
+
     /// An entry that isn't translated code's. No entry is open.
     pub fn put(&mut self, gs: &mut GsBlock, special: Special, words: &[u64]) {
         let len = 8 * words.len();

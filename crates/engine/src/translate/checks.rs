@@ -11,7 +11,7 @@ use iced_x86::Instruction;
 
 use super::Translation;
 use super::emit::{Emitter, RCX};
-use super::touches::{Kind, Segment, Touch, concerns};
+use super::touches::{Kind, Segment, Touch, concerns, is_locked};
 use crate::cache::shadow::Shadow;
 use crate::context::{
     CHECK, CHECK_STRING, CHECKED_BACK, CHECKED_LEN, CHECKED_LIST, CHECKED_PC, Exit, GsBlock, Regs,
@@ -37,6 +37,8 @@ pub struct Checks {
     pub writes: bool,
     /// All of them, and by the state of what they touch ([`Shadow`]).
     pub shadow: bool,
+    /// Instructions that are atomic for other processors, too.
+    pub locked: bool,
     /// Flags are right after each instruction, even where nobody will read them.
     pub exact: bool,
     /// Translated code writes a trace (`crate::trace`).
@@ -48,6 +50,7 @@ impl Checks {
         self.breaks.is_empty()
             && self.every.is_none()
             && !self.watch()
+            && !self.locked
             && !self.exact
             && !self.trace
     }
@@ -97,7 +100,7 @@ impl Translation<'_> {
             self.code.exit_arg(ins.ip());
             self.code.exit(Exit::Break as usize);
         }
-        if self.is_told() {
+        if self.is_told() || self.checks.locked && is_locked(ins) {
             self.code.exit_arg(ins.ip());
             self.code.exit(Exit::Watch as usize);
         }
@@ -220,6 +223,7 @@ impl Translation<'_> {
         !self.checks.exact
             && !self.checks.trace
             && !self.checks.breaks_in(range)
+            && !(self.checks.locked && body.iter().any(is_locked))
             && !body
                 .iter()
                 .any(|ins| concerns(&mut self.finder, ins, reads, writes))

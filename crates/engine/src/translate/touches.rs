@@ -42,6 +42,12 @@ pub enum Kind {
     Odd,
 }
 
+/// Whether an instruction is atomic for other processors, too: a lock prefix, or an exchange with memory.
+pub fn is_locked(ins: &Instruction) -> bool {
+    let memory = |n| ins.op_kind(n) == OpKind::Memory;
+    ins.has_lock_prefix() || ins.mnemonic() == Mnemonic::Xchg && (0..ins.op_count()).any(memory)
+}
+
 /// Finds touches; keeps what the decoder's tables need from one instruction to the next.
 pub struct Finder {
     factory: InstructionInfoFactory,

@@ -124,7 +124,7 @@ impl Catalog {
 
     /// The symbol at or before an address of the process, if the address is within it, and how far in.
     pub fn symbol_at(&self, modules: &Modules, address: u64) -> Option<(String, u64)> {
-        let image = modules.find(address)?;
+        let image = modules.owner(address)?;
         let local = image.local(address);
         let indexed = self.indexed(&image.module);
         let table = indexed.symbols.get_or_init(|| Table::read(&indexed.module));

@@ -13,6 +13,7 @@
 //! - `observe`: going forward with somebody looking on; each analysis is an observer
 //! - `touches`, `owners`, `collect`: which memory several threads touch, and who touches it where
 //! - `functions`: all calls of functions, with their returns
+//! - `interactions`, [`told`]: calls of known functions, atomic instructions and accesses to shared memory, in one order
 //! - `changes`: all changes of a piece of memory
 //! - `trace`: all instructions and what they touch
 //! - `excursion`, `answers`: leaving the recording
@@ -24,6 +25,7 @@ mod channel;
 mod collect;
 mod excursion;
 mod functions;
+mod interactions;
 mod limit;
 mod observe;
 mod owners;
@@ -33,6 +35,7 @@ mod serve;
 mod show;
 pub mod spawn;
 mod stops;
+pub mod told;
 mod touches;
 mod trace;
 pub(super) mod travel;

@@ -76,6 +76,8 @@ pub enum Observation {
     Functions { most: u64 },
     /// Changes of a piece of memory, at most so many: a `Vec<ChangeSeen>` in the buffer.
     Changes { addr: u64, len: u64, most: u64 },
+    /// What the [`Interactions`] in the buffer ask for, told as it comes ([`super::told::Told`]).
+    Interactions,
     /// Each instruction and what it touches ([`crate::trace`]).
     Trace,
 }
@@ -425,6 +427,24 @@ pub struct FunctionEntry {
     /// There this register (as instructions number them) and offset make the address of the return address.
     pub register: u8,
     pub offset: i64,
+}
+
+/// What threads do to each other, as far as it is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interactions {
+    /// First instructions of functions.
+    pub functions: Vec<Watchful>,
+    /// Accesses to this memory are told, as soon as there are two threads. Without it, those of atomic instructions to
+    /// any memory.
+    pub accesses: Option<Vec<Granules>>,
+}
+
+/// A function whose calls and returns are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watchful {
+    pub pc: u64,
+    /// What happens inside isn't told.
+    pub quiet: bool,
 }
 
 /// A call of a function.

@@ -35,7 +35,7 @@ const BEHIND_POINTER: u64 = 4096;
 const NEAR_TOP: Range<u64> = layout::HIGH_MAPS.end - (32 << 30)..layout::HIGH_MAPS.end;
 
 /// What is done at each access.
-enum Look {
+pub(super) enum Look {
     Owners(Box<Owners>),
     Collect(Box<Collector>),
 }
@@ -62,7 +62,7 @@ pub(super) fn renewed_by(change: &[u8]) -> Option<Range<u64>> {
 }
 
 impl Look {
-    fn shadow() -> Done<Shadow> {
+    pub(super) fn shadow() -> Done<Shadow> {
         let refused = |error| Halt::Refused(format!("no room to note who touches what: {error}"));
         Shadow::map().map_err(refused)
     }
@@ -177,7 +177,7 @@ impl Observer for Looking {
 }
 
 /// A long access as far as there is memory: what is behind would fault.
-fn mapped(memory: &Memory, access: &Access) -> Access {
+pub(super) fn mapped(memory: &Memory, access: &Access) -> Access {
     const LONG: u64 = 256;
     if access.len <= LONG {
         return *access;
@@ -239,14 +239,14 @@ impl Worker {
     }
 
     /// Whether the current thread waits for the child that it has just made.
-    fn waits_for_child(&self) -> bool {
+    pub(super) fn waits_for_child(&self) -> bool {
         let thread = self.machine.threads.get(&self.machine.current);
         let waits = thread.and_then(|thread| thread.waits);
         waits.is_some_and(|call| borrowers::lends_if_it_waits(call.nr))
     }
 
     /// A new thread's stack, and its own memory above it.
-    fn stack_of(&self, thread: ThreadId) -> Option<Range<u64>> {
+    pub(super) fn stack_of(&self, thread: ThreadId) -> Option<Range<u64>> {
         let regs = &self.machine.threads.get(&thread)?.regs;
         let (sp, pointer) = (regs.gpr[RSP], regs.fs_base);
         let mapping = self.machine.memory.find(sp.wrapping_sub(1))?;

@@ -1,0 +1,887 @@
+//! All interactions of a process. In: a replay with an observer, and the log. Out: interactions in the order in which
+//! they happened, and the objects that they are about.
+//!
+//! A release (unlock, post, send) counts where it begins, an acquisition where it is over: so the order of what is gathered
+//! is one that could have been seen.
+
+use std::collections::BTreeMap;
+
+use clew_recording::event::{self, Effect, Event, Record, ThreadId};
+use clew_recording::reader::StreamReader;
+use clew_symbols::Modules;
+use clew_timeline::program::Program;
+use clew_timeline::{Hears, Interactions, Mark, Target, Timeline, Told};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::descriptors::Descriptors;
+use crate::detect::Detector;
+use crate::interaction::{Interaction, Kind, Object, ObjectKey};
+use crate::known::{Does, Known};
+use crate::names::is_c_library_at;
+use crate::{Error, Result};
+
+/// More than this aren't kept.
+const MOST: usize = 20_000_000;
+const OWNER_DIED: i32 = 130;
+/// What stands in a siginfo: sent to a thread, by `kill`, by `sigqueue`.
+const TKILL: i32 = -6;
+const USER: i32 = 0;
+const QUEUED: i32 = -1;
+
+/// A thread, as far as its making told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ThreadFacts {
+    pub tid: i32,
+    /// The function that it began with.
+    pub start: Option<u64>,
+    pub parent: Option<ThreadId>,
+}
+
+/// What a process did.
+pub struct Gathered {
+    /// In the order in which they happened.
+    pub interactions: Vec<Interaction>,
+    pub objects: Vec<Object>,
+    pub threads: BTreeMap<ThreadId, ThreadFacts>,
+    /// There were no more than are kept.
+    pub complete: bool,
+}
+
+/// Finds all interactions of a timeline's process, which then stands at its end.
+pub fn gather(
+    timeline: &mut Timeline,
+    program: &mut Program,
+    log: StreamReader,
+) -> Result<(Gathered, Modules)> {
+    let (known, modules) = known(timeline, program, false)?;
+    let end = timeline.end()?.event;
+    let mut gatherer = Gatherer::new(known, log, program.is_fresh(timeline.stream()), None);
+    let asked = Interactions {
+        functions: gatherer.functions(),
+        accesses: None,
+    };
+    timeline.interactions(&asked, &mut gatherer)?;
+    let mut gathered = gatherer.end(end)?.0;
+    only_the_programs(&mut gathered, &modules);
+    only_shared_atomics(&mut gathered);
+    crate::graph::number(&mut gathered.interactions, gathered.objects.len());
+    Ok((gathered, modules))
+}
+
+/// Known functions of what is mapped at the end.
+pub(crate) fn known(
+    timeline: &mut Timeline,
+    program: &mut Program,
+    accesses: bool,
+) -> Result<(Known, Modules)> {
+    timeline.seek(Target::End)?;
+    let modules = program.modules(timeline)?;
+    let catalog = program.catalog();
+    let entry = modules
+        .modules()
+        .find(|image| catalog.is_program(&image.module))
+        .and_then(|image| Some(image.module.entry()?.wrapping_add(image.bias)));
+    Ok((Known::of(&modules, entry, accesses), modules))
+}
+
+/// A call of a known function under way.
+struct Open {
+    function: u32,
+    does: Does,
+    at: Mark,
+    back: u64,
+    arguments: [u64; 4],
+}
+
+/// What it knows so far; all of it begins again when the replay does.
+#[derive(Default)]
+struct State {
+    interactions: Vec<Interaction>,
+    objects: Vec<Object>,
+    numbers: FxHashMap<ObjectKey, u32>,
+    threads: BTreeMap<ThreadId, ThreadFacts>,
+    /// How often something new began at an address.
+    which: FxHashMap<u64, u32>,
+    descriptors: Descriptors,
+    open: FxHashMap<ThreadId, Vec<Open>>,
+    /// By their own handles, which are where their thread pointers lead to.
+    handles: FxHashMap<u64, ThreadId>,
+    /// Calls that wait, by thread.
+    waiting: FxHashMap<ThreadId, (i64, [u64; 6], Mark)>,
+    current: ThreadId,
+    begun: FxHashSet<ThreadId>,
+    /// Children of vfork aren't threads.
+    borrowed: FxHashSet<ThreadId>,
+    /// Spin locks that somebody has.
+    spins: FxHashSet<u64>,
+    pid: i32,
+    /// The handle of the thread that is being made.
+    made: Option<(u64, bool)>,
+    /// The program itself has begun.
+    started: bool,
+    complete: bool,
+    /// A pair of descriptors that the next effect tells.
+    pair: Option<(i64, u64)>,
+    failed: Option<String>,
+}
+
+pub(crate) struct Gatherer {
+    known: Known,
+    beginning: StreamReader,
+    log: StreamReader,
+    fresh: bool,
+    state: State,
+    detector: Option<Detector>,
+}
+
+impl Gatherer {
+    pub fn new(
+        known: Known,
+        log: StreamReader,
+        fresh: bool,
+        detector: Option<Detector>,
+    ) -> Gatherer {
+        Gatherer {
+            known,
+            beginning: log.clone(),
+            log,
+            fresh,
+            state: State::default(),
+            detector,
+        }
+    }
+
+    pub fn functions(&self) -> Vec<clew_timeline::Watchful> {
+        let functions = self.known.functions.iter();
+        functions.map(|(function, _)| *function).collect()
+    }
+
+    /// The rest of the log, up to this event; then all that was found.
+    pub fn end(mut self, event: u64) -> Result<(Gathered, Option<Detector>)> {
+        self.read_to(event);
+        if let Some(why) = self.state.failed {
+            return Err(Error::Log(why));
+        }
+        let state = self.state;
+        let gathered = Gathered {
+            interactions: state.interactions,
+            objects: state.objects,
+            threads: state.threads,
+            complete: state.complete,
+        };
+        Ok((gathered, self.detector))
+    }
+
+    /// Reads the log until so many events are done.
+    fn read_to(&mut self, event: u64) {
+        while self.state.failed.is_none() && self.log.position() < event {
+            let state = &mut self.state;
+            let number = self.log.position();
+            match self.log.next_in_place() {
+                Ok(Some(Record::Event(event))) => {
+                    state.pair = None;
+                    state.event(number, event, &mut self.detector);
+                }
+                Ok(Some(Record::Effect(effect))) => state.effect(effect),
+                Ok(None) => return,
+                Err(error) => state.failed = Some(error.to_string()),
+            }
+        }
+        // Effects of the last one.
+        while self.state.pair.is_some() {
+            match self.log.peek() {
+                Ok(Some(Record::Effect(effect))) => {
+                    self.state.effect(effect);
+                    let _ = self.log.next_in_place();
+                }
+                _ => self.state.pair = None,
+            }
+        }
+    }
+}
+
+impl Hears for Gatherer {
+    fn begins(&mut self) {
+        self.log = self.beginning.clone();
+        self.state = State {
+            started: !self.fresh,
+            complete: true,
+            ..State::default()
+        };
+        if let Some(detector) = &mut self.detector {
+            detector.begins();
+        }
+    }
+
+    fn hears(&mut self, told: Told) {
+        self.read_to(told.event());
+        let (state, detector) = (&mut self.state, &mut self.detector);
+        match told {
+            Told::Called {
+                thread,
+                function,
+                at,
+                back,
+                arguments,
+            } => {
+                let Some(does) = self.known.does(function) else {
+                    return;
+                };
+                let open = Open {
+                    function,
+                    does,
+                    at,
+                    back,
+                    arguments,
+                };
+                state.called(thread, &open, detector);
+                state.open.entry(thread).or_default().push(open);
+            }
+            Told::Returned {
+                thread,
+                function,
+                at,
+                rax,
+                pointed,
+            } => {
+                if let Some(open) = state.close(thread, function) {
+                    state.returned(thread, &open, at, (rax, pointed), detector);
+                }
+            }
+            Told::Left {
+                thread, function, ..
+            } => {
+                if let Some(open) = state.close(thread, function) {
+                    state.left(thread, &open, detector);
+                }
+            }
+            Told::Access {
+                thread,
+                at,
+                addr,
+                len,
+                read,
+                write,
+                locked,
+            } => {
+                if locked {
+                    state.atomic(thread, at, addr);
+                }
+                if let Some(detector) = detector {
+                    let access = crate::detect::Access {
+                        thread,
+                        at,
+                        addr,
+                        len,
+                        write,
+                        locked,
+                        read,
+                    };
+                    detector.access(&access);
+                }
+            }
+            Told::Renewed { range, .. } => {
+                if let Some(detector) = detector {
+                    detector.renewed(range);
+                }
+            }
+        }
+    }
+}
+
+impl State {
+    fn object(&mut self, key: ObjectKey, label: Option<String>) -> u32 {
+        let next = self.objects.len() as u32;
+        let number = *self.numbers.entry(key.clone()).or_insert(next);
+        if number == next {
+            self.objects.push(Object { key, label });
+        }
+        number
+    }
+
+    fn memory(&mut self, addr: u64) -> u32 {
+        let which = self.which.get(&addr).copied().unwrap_or(0);
+        self.object(ObjectKey::Memory { addr, which }, None)
+    }
+
+    fn channel(&mut self, fd: i32) -> (u32, u32) {
+        let channel = self.descriptors.of(fd);
+        let label = self.descriptors.channels[channel as usize].label.clone();
+        let object = self.object(ObjectKey::Channel(channel), Some(label));
+        (channel, object)
+    }
+
+    fn thread(&mut self, thread: ThreadId) -> u32 {
+        self.object(ObjectKey::Thread(thread), None)
+    }
+
+    /// Where the program asked for what this thread does now: the outermost known function that it is in.
+    fn site(&self, thread: ThreadId) -> u64 {
+        let open = self.open.get(&thread);
+        let outermost = open.and_then(|open| {
+            let real = |open: &&Open| !matches!(open.does, Does::Entry | Does::Once);
+            open.iter().find(real)
+        });
+        outermost.map_or(0, |open| open.back.wrapping_sub(1))
+    }
+
+    /// A futex that is a known function's own.
+    fn is_own(&self, thread: ThreadId, word: u64) -> bool {
+        let open = self.open.get(&thread).and_then(|open| open.last());
+        open.is_some_and(|open| open.does == Does::Once && open.arguments[0] == word)
+    }
+
+    fn is_inside(&self, thread: ThreadId) -> bool {
+        let open = self.open.get(&thread).and_then(|open| open.last());
+        open.is_some_and(|open| !matches!(open.does, Does::Entry | Does::Once | Does::Wrapper))
+    }
+
+    fn add(&mut self, interaction: Interaction, detector: &mut Option<Detector>) {
+        if !self.started {
+            return;
+        }
+        if let Some(detector) = detector {
+            let talks = match self.objects[interaction.object as usize].key {
+                ObjectKey::Channel(channel) => self.descriptors.talks(channel),
+                ObjectKey::World => false,
+                _ => true,
+            };
+            detector.interacts(&interaction, talks);
+        }
+        if self.interactions.len() >= MOST {
+            self.complete = false;
+            return;
+        }
+        self.interactions.push(interaction);
+    }
+
+    fn close(&mut self, thread: ThreadId, function: u32) -> Option<Open> {
+        let open = self.open.get_mut(&thread)?;
+        let at = open.iter().rposition(|open| open.function == function)?;
+        let found = open.swap_remove(at);
+        open.truncate(at);
+        Some(found)
+    }
+
+    /// What counts where a function begins.
+    fn called(&mut self, thread: ThreadId, open: &Open, detector: &mut Option<Detector>) {
+        let of = |kind, object| Interaction {
+            kind,
+            thread,
+            object,
+            t: 0,
+            at: open.at,
+            site: open.back.wrapping_sub(1),
+            other: None,
+        };
+        let object = open.arguments[0];
+        match open.does {
+            Does::Entry => self.started = true,
+            Does::Unlock(kind) | Does::Tell(kind) | Does::Destroy(kind) => {
+                let object = self.memory(object);
+                self.add(of(kind, object), detector);
+            }
+            Does::CondWait => {
+                let cond = self.memory(object);
+                self.add(of(Kind::CondWait, cond), detector);
+                let lock = self.memory(open.arguments[1]);
+                self.add(of(Kind::MutexUnlock, lock), detector);
+            }
+            Does::Barrier => {
+                let object = self.memory(object);
+                self.add(of(Kind::BarrierArrive, object), detector);
+            }
+            Does::SpinInitOrUnlock => {
+                let held = self.spins.remove(&object);
+                if !held {
+                    *self.which.entry(object).or_insert(0) += 1;
+                }
+                let object = self.memory(object);
+                let kind = if held {
+                    Kind::SpinUnlock
+                } else {
+                    Kind::SpinInit
+                };
+                self.add(of(kind, object), detector);
+            }
+            Does::Free | Does::Reallocate => {
+                if let Some(detector) = detector {
+                    detector.freed(thread, object, open.at, open.back);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What counts where it is over.
+    fn returned(
+        &mut self,
+        thread: ThreadId,
+        open: &Open,
+        at: Mark,
+        (rax, pointed): (u64, u64),
+        detector: &mut Option<Detector>,
+    ) {
+        let (object, result) = (open.arguments[0], rax as i32);
+        let of = |kind, object| Interaction {
+            kind,
+            thread,
+            object,
+            t: 0,
+            at,
+            site: open.back.wrapping_sub(1),
+            other: None,
+        };
+        let new_block = |detector: &mut Option<Detector>, addr: u64, size: u64| {
+            if let Some(detector) = detector {
+                detector.allocated(thread, addr, size, open.at, open.back);
+            }
+        };
+        match open.does {
+            Does::Join | Does::Detach if result == 0 => {
+                let Some(&joined) = self.handles.get(&object) else {
+                    return;
+                };
+                let kind = match open.does {
+                    Does::Join => Kind::ThreadJoin,
+                    _ => Kind::ThreadDetach,
+                };
+                let object = self.thread(joined);
+                let interaction = Interaction {
+                    other: Some(joined),
+                    ..of(kind, object)
+                };
+                self.add(interaction, detector);
+            }
+            Does::Init(kind) if result == 0 => {
+                *self.which.entry(object).or_insert(0) += 1;
+                let object = self.memory(object);
+                self.add(of(kind, object), detector);
+            }
+            Does::Lock { had, not } => {
+                if had == Kind::SpinLock && result == 0 {
+                    self.spins.insert(object);
+                }
+                let object = self.memory(object);
+                let kind = match result {
+                    0 | OWNER_DIED => had,
+                    _ => not,
+                };
+                self.add(of(kind, object), detector);
+            }
+            Does::CondWait => {
+                let cond = self.memory(object);
+                self.add(of(Kind::CondWoken, cond), detector);
+                let lock = self.memory(open.arguments[1]);
+                self.add(of(Kind::MutexLock, lock), detector);
+            }
+            Does::Barrier => {
+                let object = self.memory(object);
+                self.add(of(Kind::BarrierLeave, object), detector);
+            }
+            Does::Once => {
+                let object = self.memory(object);
+                self.add(of(Kind::Once, object), detector);
+            }
+            Does::SemWait => {
+                let object = self.memory(object);
+                let kind = if result == 0 {
+                    Kind::SemWait
+                } else {
+                    Kind::SemBusy
+                };
+                self.add(of(kind, object), detector);
+            }
+            Does::SemOpen if rax != 0 => {
+                let object = self.memory(rax);
+                self.add(of(Kind::SemOpen, object), detector);
+            }
+            Does::Allocate { size, by } if rax != 0 => {
+                let one = open.arguments[size];
+                let count = by.map_or(1, |n| open.arguments[n]);
+                new_block(detector, rax, one.saturating_mul(count));
+            }
+            Does::Reallocate if rax != 0 => new_block(detector, rax, open.arguments[1]),
+            Does::AllocateAt if result == 0 => new_block(detector, pointed, open.arguments[2]),
+            _ => {}
+        }
+    }
+
+    /// A call that nobody returned from. Who is cancelled while it waits for a condition has the lock again.
+    fn left(&mut self, thread: ThreadId, open: &Open, detector: &mut Option<Detector>) {
+        if open.does == Does::CondWait {
+            let ended = (0, 0);
+            self.returned(thread, open, open.at, ended, detector);
+        }
+    }
+
+    fn atomic(&mut self, thread: ThreadId, at: Mark, addr: u64) {
+        let object = self.memory(addr);
+        let interaction = Interaction {
+            kind: Kind::Atomic,
+            thread,
+            object,
+            t: 0,
+            at,
+            site: at.pc,
+            other: None,
+        };
+        // Who looks at accesses hears of it as one.
+        self.add(interaction, &mut None);
+    }
+
+    /// An event of the log, with so many done before it.
+    fn event(&mut self, number: u64, event: &Event, detector: &mut Option<Detector>) {
+        let place = event.place();
+        let at = Mark {
+            event: number,
+            ticks: place.ticks,
+            pc: 0,
+            sp: 0,
+        };
+        let thread = self.current;
+        match event {
+            Event::Started(start) => {
+                self.pid = start.pid;
+                self.begun.insert(0);
+                self.threads.entry(0).or_default().tid = start.tid;
+            }
+            Event::Call(call) => {
+                let nr = i64::from(call.nr);
+                match call.end {
+                    event::End::Waits => {
+                        self.begins(thread, nr, &call.args, at, detector);
+                        self.waiting.insert(thread, (nr, call.args, at));
+                    }
+                    event::End::Returned(result) => {
+                        self.begins(thread, nr, &call.args, at, detector);
+                        self.ends(thread, nr, &call.args, result, at, detector);
+                    }
+                    event::End::Restarted | event::End::Replaced => {}
+                }
+            }
+            Event::Resumed { result } => {
+                if let (Some((nr, args, _)), Some(result)) = (self.waiting.remove(&thread), result)
+                {
+                    self.ends(thread, nr, &args, *result, at, detector);
+                }
+            }
+            Event::Signal {
+                cause: event::Cause::Outside,
+                signo,
+                info,
+                ..
+            } => {
+                let code = info.get(8..12).and_then(|bytes| bytes.try_into().ok());
+                let to = match code.map(i32::from_le_bytes) {
+                    Some(TKILL) => Some(thread),
+                    Some(USER | QUEUED) => None,
+                    // A timer, a child, a terminal.
+                    _ => None,
+                };
+                let key = ObjectKey::Signal { signo: *signo, to };
+                self.plain(Kind::SignalDeliver, key, at, None, detector);
+            }
+            Event::Switched { to, .. } => {
+                self.current = *to;
+                if self.begun.insert(*to) && !self.borrowed.contains(to) {
+                    let object = self.thread(*to);
+                    let start = self.threads.get(to).and_then(|facts| facts.start);
+                    let interaction = Interaction {
+                        kind: Kind::ThreadCreated,
+                        thread: *to,
+                        object,
+                        t: 0,
+                        at: Mark {
+                            event: number + 1,
+                            ..Mark::default()
+                        },
+                        site: start.unwrap_or(0),
+                        other: None,
+                    };
+                    self.add(interaction, detector);
+                }
+            }
+            Event::NewThread { thread: new, tid } => {
+                self.made(thread, *new, *tid, at, detector);
+            }
+            Event::EndedThread { thread: ended } if !self.borrowed.contains(ended) => {
+                let object = self.thread(*ended);
+                let interaction = Interaction {
+                    kind: Kind::ThreadExit,
+                    thread: *ended,
+                    object,
+                    t: 0,
+                    at,
+                    site: 0,
+                    other: None,
+                };
+                self.add(interaction, detector);
+            }
+            Event::Forked { pid, .. } => {
+                self.plain(Kind::Fork, ObjectKey::Process(*pid), at, None, detector);
+            }
+            _ => {}
+        }
+    }
+
+    fn made(
+        &mut self,
+        parent: ThreadId,
+        new: ThreadId,
+        tid: i32,
+        at: Mark,
+        detector: &mut Option<Detector>,
+    ) {
+        let waits = self.waiting.get(&parent).map(|(_, args, _)| *args);
+        let (handle, threads) = match (self.made.take(), waits) {
+            (Some(made), _) => made,
+            (None, Some(args)) => handle_of(&args),
+            (None, None) => (0, true),
+        };
+        if !threads {
+            self.borrowed.insert(new);
+            return;
+        }
+        self.handles.insert(handle, new);
+        let open = self.open.get(&parent);
+        let start = open.and_then(|open| {
+            open.iter().rev().find_map(|open| match open.does {
+                Does::Create { start } => open.arguments.get(start).copied(),
+                _ => None,
+            })
+        });
+        let facts = self.threads.entry(new).or_default();
+        *facts = ThreadFacts {
+            tid,
+            start,
+            parent: Some(parent),
+        };
+        let key = ObjectKey::Thread(new);
+        self.plain(Kind::ThreadCreate, key, at, Some(new), detector);
+    }
+
+    fn plain(
+        &mut self,
+        kind: Kind,
+        key: ObjectKey,
+        at: Mark,
+        other: Option<ThreadId>,
+        detector: &mut Option<Detector>,
+    ) {
+        let thread = self.current;
+        let object = self.object(key, None);
+        let interaction = Interaction {
+            kind,
+            thread,
+            object,
+            t: 0,
+            at,
+            site: self.site(thread),
+            other,
+        };
+        self.add(interaction, detector);
+    }
+
+    fn on_channel(&mut self, kind: Kind, fd: u64, at: Mark, detector: &mut Option<Detector>) {
+        let thread = self.current;
+        let (channel, object) = self.channel(fd as i32);
+        if kind == Kind::Write && !self.descriptors.talks(channel) {
+            return;
+        }
+        let interaction = Interaction {
+            kind,
+            thread,
+            object,
+            t: 0,
+            at,
+            site: self.site(thread),
+            other: None,
+        };
+        self.add(interaction, detector);
+    }
+
+    /// What counts where a system call begins: others may see it before it is over.
+    fn begins(
+        &mut self,
+        thread: ThreadId,
+        nr: i64,
+        args: &[u64; 6],
+        at: Mark,
+        detector: &mut Option<Detector>,
+    ) {
+        if self.is_inside(thread) {
+            return;
+        }
+        match nr {
+            libc::SYS_write
+            | libc::SYS_pwrite64
+            | libc::SYS_writev
+            | libc::SYS_sendto
+            | libc::SYS_sendmsg
+            | libc::SYS_sendmmsg => self.on_channel(Kind::Write, args[0], at, detector),
+            libc::SYS_mq_timedsend => self.on_channel(Kind::QueueSend, args[0], at, detector),
+            libc::SYS_msgsnd => {
+                let key = ObjectKey::MessageQueue(args[0] as i32);
+                self.plain(Kind::QueueSend, key, at, None, detector);
+            }
+            libc::SYS_futex if wakes(args[1]) && !self.is_own(thread, args[0]) => {
+                let object = self.memory(args[0]);
+                let key = self.objects[object as usize].key.clone();
+                self.plain(Kind::FutexWake, key, at, None, detector);
+            }
+            libc::SYS_kill | libc::SYS_rt_sigqueueinfo
+                if args[0] as i32 == self.pid || args[0] == 0 =>
+            {
+                let signo = args[1] as i32;
+                let key = ObjectKey::Signal { signo, to: None };
+                self.plain(Kind::SignalSend, key, at, None, detector);
+            }
+            libc::SYS_tkill => self.signals(args[0], args[1], at, detector),
+            libc::SYS_tgkill | libc::SYS_rt_tgsigqueueinfo => {
+                self.signals(args[1], args[2], at, detector)
+            }
+            _ => {}
+        }
+    }
+
+    fn signals(&mut self, tid: u64, signo: u64, at: Mark, detector: &mut Option<Detector>) {
+        let mut threads = self.threads.iter().rev();
+        let found = threads.find(|(_, facts)| facts.tid == tid as i32);
+        if let Some((&to, _)) = found {
+            let key = ObjectKey::Signal {
+                signo: signo as i32,
+                to: Some(to),
+            };
+            self.plain(Kind::SignalSend, key, at, Some(to), detector);
+        }
+    }
+
+    /// What counts where it is over.
+    fn ends(
+        &mut self,
+        thread: ThreadId,
+        nr: i64,
+        args: &[u64; 6],
+        result: i64,
+        at: Mark,
+        detector: &mut Option<Detector>,
+    ) {
+        self.descriptors.called(nr, args, result);
+        match nr {
+            libc::SYS_clone if result > 0 => self.made = Some(handle_of(args)),
+            libc::SYS_pipe | libc::SYS_pipe2 if result == 0 => self.pair = Some((nr, args[0])),
+            libc::SYS_socketpair if result == 0 => self.pair = Some((nr, args[3])),
+            _ => {}
+        }
+        if self.is_inside(thread) || result < 0 {
+            return;
+        }
+        match nr {
+            libc::SYS_read
+            | libc::SYS_pread64
+            | libc::SYS_readv
+            | libc::SYS_preadv
+            | libc::SYS_preadv2
+            | libc::SYS_recvfrom
+            | libc::SYS_recvmsg
+            | libc::SYS_recvmmsg => self.on_channel(Kind::Read, args[0], at, detector),
+            libc::SYS_getrandom => self.plain(Kind::Read, ObjectKey::World, at, None, detector),
+            libc::SYS_mq_timedreceive => self.on_channel(Kind::QueueReceive, args[0], at, detector),
+            libc::SYS_msgrcv => {
+                let key = ObjectKey::MessageQueue(args[0] as i32);
+                self.plain(Kind::QueueReceive, key, at, None, detector);
+            }
+            libc::SYS_semop | libc::SYS_semtimedop => {
+                let key = ObjectKey::SemaphoreSet(args[0] as i32);
+                self.plain(Kind::SemOperate, key, at, None, detector);
+            }
+            libc::SYS_futex if waits(args[1]) && !self.is_own(thread, args[0]) => {
+                let object = self.memory(args[0]);
+                let key = self.objects[object as usize].key.clone();
+                self.plain(Kind::FutexWait, key, at, None, detector);
+            }
+            libc::SYS_wait4 | libc::SYS_waitid if result > 0 => {
+                let key = ObjectKey::Process(result as i32);
+                self.plain(Kind::Wait, key, at, None, detector);
+            }
+            _ => {}
+        }
+    }
+
+    fn effect(&mut self, effect: &Effect) {
+        if let (Some((nr, wanted)), Effect::Memory { addr, bytes }) = (self.pair, effect)
+            && *addr == wanted
+        {
+            self.descriptors.pair(nr, bytes);
+            self.pair = None;
+        }
+    }
+}
+
+/// Of `clone`: the new thread's handle, and whether it is a thread.
+fn handle_of(args: &[u64; 6]) -> (u64, bool) {
+    (args[4], args[0] & libc::CLONE_THREAD as u64 != 0)
+}
+
+fn operation(op: u64) -> i32 {
+    op as i32 & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME)
+}
+
+fn wakes(op: u64) -> bool {
+    matches!(
+        operation(op),
+        libc::FUTEX_WAKE
+            | libc::FUTEX_WAKE_BITSET
+            | libc::FUTEX_WAKE_OP
+            | libc::FUTEX_REQUEUE
+            | libc::FUTEX_CMP_REQUEUE
+            | libc::FUTEX_UNLOCK_PI
+    )
+}
+
+fn waits(op: u64) -> bool {
+    matches!(
+        operation(op),
+        libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET | libc::FUTEX_LOCK_PI | libc::FUTEX_LOCK_PI2
+    )
+}
+
+/// What the C library does to its own objects is nobody else's business: it is what known functions are made of.
+fn only_the_programs(gathered: &mut Gathered, modules: &Modules) {
+    let mut known: FxHashMap<u64, bool> = FxHashMap::default();
+    let mut library = |address: u64| {
+        *known
+            .entry(address)
+            .or_insert_with(|| is_c_library_at(modules, address))
+    };
+    let objects = &gathered.objects;
+    gathered.interactions.retain(|one| {
+        let ObjectKey::Memory { addr, .. } = objects[one.object as usize].key else {
+            return true;
+        };
+        !library(one.site) || one.kind != Kind::Atomic && !library(addr)
+    });
+}
+
+/// Atomic instructions on memory that one thread has for itself say nothing, nor do those of a known function on its own
+/// object.
+fn only_shared_atomics(gathered: &mut Gathered) {
+    #[derive(Clone, Copy, Default)]
+    struct Seen {
+        first: Option<ThreadId>,
+        several: bool,
+        known: bool,
+    }
+    let mut seen = vec![Seen::default(); gathered.objects.len()];
+    for one in &gathered.interactions {
+        let seen = &mut seen[one.object as usize];
+        let first = *seen.first.get_or_insert(one.thread);
+        seen.several |= first != one.thread;
+        seen.known |= !matches!(one.kind, Kind::Atomic | Kind::FutexWait | Kind::FutexWake);
+    }
+    gathered.interactions.retain(|one| {
+        let seen = seen[one.object as usize];
+        one.kind != Kind::Atomic || seen.several && !seen.known
+    });
+}

@@ -1,0 +1,45 @@
+//! What happened before what: interactions of threads, their partial order, and accesses that nothing orders.
+//!
+//! In: a timeline of one process. Out: its interactions `<type, thread, object, t>` with Lamport times, the edges between
+//! them, and data races. The definitions are those of "Replay Debugging for Multi-threaded Embedded Software" (Lee and others);
+//! its events are called *interactions* here, since a log has events of its own.
+//!
+//! * `known`: functions by which threads interact
+//! * `interaction`: what an interaction is
+//! * `descriptors`: which descriptors lead to the same pipe or socket
+//! * [`gather`]: a replay with an observer and the log, put together
+//! * [`graph`]: Lamport times, edges, before and after; what must come before, and what can go on without
+//! * `declared`: variables that the program's text says are atomic
+//! * `clocks`, `detect`: vector clocks, and accesses that are in no order
+//! * [`races`]: races as people read them
+//! * `names`: objects and lines as people know them
+//! * [`show`]: as a diagram, a graph, a page, JSON
+
+#![forbid(unsafe_code)]
+
+mod clocks;
+mod declared;
+mod descriptors;
+mod detect;
+pub mod gather;
+pub mod graph;
+mod interaction;
+mod known;
+mod names;
+pub mod races;
+pub mod show;
+
+pub use gather::{Gathered, gather};
+pub use interaction::{Interaction, Kind, Object, ObjectKey};
+pub use names::{Line, Names};
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Timeline(#[from] clew_timeline::Error),
+    #[error("the log can't be read: {0}")]
+    Log(String),
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
