@@ -309,7 +309,8 @@ impl Detector {
         }
         let atomic = self.atomics.entry(page).or_default().entry(at).or_default();
         let clock = std::mem::take(&mut atomic.clock);
-        if access.locked || access.read {
+        // One that reads and writes without being atomic isn't meant to synchronise.
+        if access.locked || access.read && !access.write {
             self.thread(access.thread).join(&clock);
         }
         let mut clock = clock;

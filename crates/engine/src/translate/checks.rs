@@ -220,13 +220,10 @@ impl Translation<'_> {
         }
         let all = self.checks.shadow;
         let (reads, writes) = (self.checks.reads || all, self.checks.writes || all);
-        !self.checks.exact
-            && !self.checks.trace
-            && !self.checks.breaks_in(range)
-            && !(self.checks.locked && body.iter().any(is_locked))
-            && !body
-                .iter()
-                .any(|ins| concerns(&mut self.finder, ins, reads, writes))
+        let seen = self.checks.exact || self.checks.trace || self.checks.breaks_in(range);
+        let locked = self.checks.locked && body.iter().any(is_locked);
+        let mut all = body.iter();
+        !seen && !locked && !all.any(|ins| concerns(&mut self.finder, ins, reads, writes))
     }
 }
 

@@ -31,6 +31,7 @@ const WANTED: Instruments = Instruments {
     exact: false,
     trace: false,
     every: None,
+    locked: false,
 };
 
 #[test]
