@@ -16,7 +16,7 @@ const FOUND: [(&str, &str, &str); 7] = [
     ("surw", "bugs", "lost_update"),
     ("pos", "bugs", "lost_update"),
     ("points", "bugs", "lost_update"),
-    ("delay", "bugs", "order_violation"),
+    ("delay", "bugs", "lost_update"),
     ("hold", "bugs", "order_violation"),
     ("meet", "hunt", "hazard"),
     ("mixed", "hunt", "sleep_order"),
