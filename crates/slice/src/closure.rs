@@ -40,7 +40,8 @@ pub struct Kinds {
     pub addresses: bool,
     /// Moves are members, too.
     pub moves: bool,
-    /// What decides within the system's libraries: otherwise only who called them does.
+    /// What decides within the system's libraries: otherwise only who called them does. And what the dynamic linker puts
+    /// into files in memory.
     pub libraries: bool,
     /// Registers that are saved and given back are told from values that are moved.
     pub pairs: bool,
@@ -408,7 +409,8 @@ impl<'a> Search<'a> {
             return;
         }
         let mut written = executed.accesses.iter().filter(|access| access.write);
-        if written.any(|access| self.code.links(executed.ins.ip(), access.addr)) {
+        let links = |access: &Access| self.code.links(executed.ins.ip(), access.addr);
+        if !self.kinds.libraries && written.any(links) {
             self.linked += 1;
             return;
         }
