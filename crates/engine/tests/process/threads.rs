@@ -149,7 +149,10 @@ fn until_in_call(tid: i32, number: i64) {
     let prefix = format!("{number} ");
     let started = Instant::now();
     while !std::fs::read_to_string(&path).is_ok_and(|text| text.starts_with(&prefix)) {
-        assert!(started.elapsed() < LONG, "{tid} never waits in call {number}");
+        assert!(
+            started.elapsed() < LONG,
+            "{tid} never waits in call {number}"
+        );
         std::thread::yield_now();
     }
 }
