@@ -447,4 +447,12 @@ fn speed() {
         debugger.step(Step::Over, direction, 0).unwrap();
         println!("{direction:?}: {:?}", began.elapsed());
     }
+    let wanted = Wanted {
+        condition: Some("n == -5".into()),
+        ..Wanted::at(Spot::Function("leaf".into()))
+    };
+    assert!(debugger.add_breakpoint(wanted).unwrap().quick);
+    let began = std::time::Instant::now();
+    debugger.go(Direction::Forward).unwrap();
+    println!("a condition that is never true: {:?}", began.elapsed());
 }
