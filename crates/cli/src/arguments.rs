@@ -116,6 +116,10 @@ pub enum Command {
     #[command(after_help = HEAP_HELP, override_usage = "clew heap [OPTIONS] [REC] [ADDR]")]
     Heap(Heap),
 
+    /// Serve an editor: the Debug Adapter Protocol
+    #[command(after_help = crate::serving::dap::HELP)]
+    Dap(crate::serving::dap::Dap),
+
     /// Make an exact recording of a woven one
     #[command(after_help = RELOG_HELP)]
     Relog(Relog),

@@ -7,12 +7,14 @@
 //! * `debugger`: open, where, threads, stacks
 //! * `values`: scopes and value trees, expressions
 //! * `breakpoints`, `going`: where to stop; on to the next stop, and back
+//! * `watching`: memory to stop at
 //! * `statements`, `stepping`: the lines of a function; from line to line, into and out of calls
 //! * `condition`: what is asked in the midst of a run: is it this frame?
 //! * `images`: which files were mapped when
 //! * `changes`: the last change of a variable, and all of them
 //! * `calls`: all calls of a function
 //! * `happenings`: output, threads' births and ends, exceptions
+//! * `code`: memory, instructions
 //! * `beneath`: what analyses of whole recordings stand on
 
 #![forbid(unsafe_code)]
@@ -21,6 +23,7 @@ mod beneath;
 mod breakpoints;
 mod calls;
 mod changes;
+mod code;
 mod condition;
 mod debugger;
 mod going;
@@ -29,17 +32,20 @@ mod images;
 mod statements;
 mod stepping;
 mod values;
+mod watching;
 
 pub use beneath::SeenCalls;
 pub use breakpoints::{Breakpoint, BreakpointId, Spot, Wanted};
 pub use calls::{Call, Calls, Left, Named};
 pub use changes::{Change, Changes};
+pub use code::Code;
 pub use debugger::{Debugger, Frame, Here, Location, Process, Stack, ThreadInfo};
 pub use going::{Stop, StopReason};
 pub use happenings::{Happening, Written};
 pub use images::Loaded;
 pub use stepping::Step;
 pub use values::{Node, Scope, ScopeKind, ValueId};
+pub use watching::{Touch, Watchpoint, WatchpointId};
 
 pub use clew_timeline::{Direction, Position, Settings};
 
@@ -95,6 +101,13 @@ const _: () = {
     may_be_passed_on::<Debugger>();
     may_be_passed_on::<Error>();
 };
+
+impl Error {
+    /// Somebody wanted the work to end: nothing went wrong.
+    pub fn is_interrupted(&self) -> bool {
+        matches!(self, Error::Timeline(clew_timeline::Error::Interrupted))
+    }
+}
 
 fn meant(like: &[String]) -> String {
     match like {
