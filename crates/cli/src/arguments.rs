@@ -120,6 +120,10 @@ pub enum Command {
     #[command(after_help = crate::serving::dap::HELP)]
     Dap(crate::serving::dap::Dap),
 
+    /// Serve an agent: the Model Context Protocol
+    #[command(after_help = crate::serving::mcp::HELP)]
+    Mcp(crate::serving::mcp::Mcp),
+
     /// Make an exact recording of a woven one
     #[command(after_help = RELOG_HELP)]
     Relog(Relog),

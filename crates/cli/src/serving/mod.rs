@@ -2,6 +2,7 @@
 //! new recordings; errors as text, for whoever asked.
 
 pub mod dap;
+pub mod mcp;
 
 use std::ffi::{CStr, CString, OsStr};
 use std::io::{BufRead, BufReader, Read};
