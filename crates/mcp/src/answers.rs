@@ -539,9 +539,12 @@ fn calls(debugger: &mut Debugger, given: &Given) -> Told {
         ));
     }
     if !found.inlined.is_empty() {
-        let copies = found.inlined.len();
+        let copies = match found.inlined.len() {
+            1 => "1 copy".to_string(),
+            some => format!("{some} copies"),
+        };
         text.push_str(&format!(
-            "({copies} copies of it are inlined: calls of those aren't told)\n"
+            "({copies} of it inlined: such calls aren't told)\n"
         ));
     }
     Ok(ended(text, found.complete, most))
