@@ -28,7 +28,7 @@ installed() {
     nginx-light) command -v nginx >/dev/null || [ -x /usr/sbin/nginx ] ;;
     openjdk-*) command -v javac >/dev/null ;;
     nodejs) command -v node >/dev/null ;;
-    git | gcc | g++ | make | python3) command -v "$1" >/dev/null ;;
+    git | gcc | g++ | make | python3 | npm) command -v "$1" >/dev/null ;;
     *) false ;;
     esac
 }

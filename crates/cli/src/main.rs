@@ -9,6 +9,7 @@ mod arguments;
 mod asking;
 mod cache;
 mod debug;
+mod describe;
 mod diagnose;
 mod divergence;
 mod doctor;
@@ -96,6 +97,8 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const 
         Ok(Command::Heap(options)) => diagnose::heap(&options, &envp),
         Ok(Command::Dap(options)) => serving::dap::dap(&options, &envp),
         Ok(Command::Mcp(options)) => serving::mcp::mcp(&options, &envp),
+        Ok(Command::Completions(options)) => describe::completions(&options),
+        Ok(Command::Man(options)) => describe::man(&options),
         Ok(Command::Relog(options)) => weave::relog(&options, &envp),
         Ok(Command::Ls(options)) => recordings::ls::ls(&options, &envp),
         Ok(Command::Info(options)) => recordings::info::info(&options, &envp),
