@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use crate::kernel::Own;
 use crate::kernel::chaos::Kinds;
 use crate::kernel::descriptors::Hidden;
+use crate::kernel::seccomp::Rules;
 use crate::program::{Options, RecordOptions, Sched, StatsFor};
 use crate::stats::Stats;
 
@@ -92,6 +93,9 @@ impl Handover {
         number("children", some(self.own.children));
         number("tsc", flag(self.own.tsc_faults));
         number("mem", flag(self.own.memory_files));
+        if let Some(rules) = &self.own.rules {
+            field("rules", &rules.to_bytes());
+        }
         // A script is a file, and too long for a variable.
         if !matches!(self.options.sched, Sched::Fair | Sched::Script) {
             field("sched", self.options.sched.name().as_bytes());
@@ -189,6 +193,7 @@ impl Handover {
                 "children" => handover.own.children = number()? as u64,
                 "tsc" => handover.own.tsc_faults = true,
                 "mem" => handover.own.memory_files = true,
+                "rules" => handover.own.rules = Some(Rules::from_bytes(&bytes)?.into()),
                 "lockstep" => options.lockstep = Some(number()? as u64),
                 "stretch" => options.stretch = number()? as u64,
                 "dump" => match split(&bytes)?[..] {
@@ -313,6 +318,7 @@ mod tests {
         sent.own.children = 3;
         sent.own.tsc_faults = true;
         sent.own.memory_files = true;
+        sent.own.rules = Some(Rules::Strict.into());
         sent.own.address_space = Some([1 << 30, u64::MAX]);
         sent.stats.ticks = 77;
         sent.stats.is_main = true;
@@ -324,6 +330,7 @@ mod tests {
         assert_eq!((got.own.lineage, got.own.children), (u64::MAX - 1, 3));
         assert_eq!(got.own.address_space, sent.own.address_space);
         assert!(got.own.tsc_faults && got.own.memory_files);
+        assert_eq!(got.own.rules, sent.own.rules);
         assert_eq!(got.stats, sent.stats);
     }
 

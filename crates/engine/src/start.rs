@@ -174,6 +174,7 @@ fn executor(request: Request) -> Result<Executor, LoadError> {
     let mut threads = Threads::default();
     if let Some(thread) = threads.get_mut(0) {
         thread.tsc_faults = kernel.own.tsc_faults;
+        thread.rules = kernel.own.rules.clone();
     }
     Ok(Executor {
         gs,

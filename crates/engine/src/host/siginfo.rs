@@ -23,6 +23,23 @@ impl Siginfo {
         info
     }
 
+    /// A call that a filter denied: behind which instruction, its number, what the filter said besides.
+    pub fn denied(ip: u64, nr: i32, data: i32) -> Siginfo {
+        const SYS_SECCOMP: i32 = 1;
+        const AUDIT_ARCH_X86_64: i32 = 0xc000_003e_u32 as i32;
+        let mut info = Siginfo::fault(libc::SIGSYS, SYS_SECCOMP, ip);
+        info.put(4, data);
+        info.put(24, nr);
+        info.put(28, AUDIT_ARCH_X86_64);
+        info
+    }
+
+    /// The same of another signal.
+    pub fn of(mut self, signo: i32) -> Siginfo {
+        self.put(0, signo);
+        self
+    }
+
     fn put(&mut self, at: usize, value: i32) {
         self.0[at..at + 4].copy_from_slice(&value.to_le_bytes());
     }

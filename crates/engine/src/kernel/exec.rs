@@ -113,6 +113,7 @@ fn prepare(
     let exe = CString::new(found.exe.path.as_os_str().as_bytes()).map_err(|_| libc::EINVAL)?;
     ex.count_ticks();
     ex.kernel.own.tsc_faults = ex.current().tsc_faults;
+    ex.kernel.own.rules = ex.current().rules.clone();
     let variable = Handover {
         options: options_after_exec(ex),
         exe,

@@ -30,7 +30,7 @@ mod prctl;
 mod process;
 mod refused;
 mod requests;
-mod seccomp;
+pub mod seccomp;
 mod signals;
 mod threads;
 mod waits;
@@ -90,6 +90,8 @@ pub struct Own {
     pub memory_files: bool,
     /// The exec under way is by a thread for which the time-stamp counter faults.
     pub tsc_faults: bool,
+    /// What that thread has forbidden itself.
+    pub rules: Option<std::sync::Arc<seccomp::Rules>>,
     /// `/proc/self/{cmdline,environ,auxv}` show the engine's values and must be made up.
     pub made_up_proc: bool,
     /// This is a vfork child: memory and translations are the parent's.
@@ -106,6 +108,9 @@ pub fn dispatch(ex: &mut Executor) -> Outcome {
     let nr = gpr[RAX];
     let mut args = [gpr[RDI], gpr[RSI], gpr[RDX], gpr[R10], gpr[R8], gpr[R9]];
     let call = table::lookup(nr);
+    if let Some(outcome) = seccomp::judge(ex, nr, &args) {
+        return outcome;
+    }
     if let Some(outcome) = chaos::interfere(ex, call, &mut args) {
         return outcome;
     }

@@ -32,7 +32,8 @@ pub fn prctl(ex: &mut Executor, a: Args) -> Outcome {
                 Err(_) => err(libc::EFAULT),
             })
         }
-        libc::PR_SET_SECCOMP => super::seccomp::seccomp(ex, a),
+        libc::PR_SET_SECCOMP => super::seccomp::by_prctl(ex, a),
+        libc::PR_GET_SECCOMP => super::seccomp::mode(ex),
         // Would forbid the engine to write code; would make the engine's own calls trap.
         PR_SET_MDWE | PR_SET_SYSCALL_USER_DISPATCH => Outcome::Return(err(libc::EINVAL)),
         option => {

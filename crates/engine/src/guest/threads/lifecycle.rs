@@ -134,6 +134,7 @@ impl Executor {
             ..self.current().signals.clone()
         };
         child.tsc_faults = self.current().tsc_faults;
+        child.rules = self.current().rules.clone();
         let mut threads = Threads::default();
         threads.slots[0] = Some(child);
         let mut borrowed = Borrowed {

@@ -27,6 +27,7 @@ pub use identity::*;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
 
 use crate::context::{Regs, Xsave};
 use crate::executor::Executor;
@@ -35,6 +36,7 @@ use crate::guest::signals::ThreadSignals;
 use crate::host::proxy::{Command, Pool, Proxy, Task};
 use crate::host::sigset::SigSet;
 use crate::kernel::chaos::Chaos;
+use crate::kernel::seccomp::Rules;
 
 /// What is done with the result of a call that had to wait, in the thread's own turn: gets the
 /// kernel's answer, gives the guest's.
@@ -86,6 +88,8 @@ pub struct Thread {
     pub robust_list: u64,
     /// `prctl(PR_SET_TSC)`: reading the time-stamp counter is a fault.
     pub tsc_faults: bool,
+    /// What it has forbidden itself, and those that it makes.
+    pub rules: Option<Arc<Rules>>,
     /// Ticks of its finished turns.
     pub ticks: u64,
     life: life::Life,
@@ -123,6 +127,7 @@ impl Thread {
             clear_child_tid: 0,
             robust_list: 0,
             tsc_faults: false,
+            rules: None,
             ticks: 0,
             life: life::Life::default(),
             wake: None,
@@ -243,6 +248,11 @@ impl Threads {
             .iter()
             .enumerate()
             .filter_map(|(slot, thread)| Some((slot, thread.as_deref()?)))
+    }
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Thread> {
+        self.slots
+            .iter_mut()
+            .filter_map(|thread| thread.as_deref_mut())
     }
 
     /// A thread that doesn't block `sig`: the current one, or another, or else the current one

@@ -32,6 +32,7 @@ impl Executor {
         let parent = self.current();
         thread.signals.mask = parent.signals.mask;
         thread.tsc_faults = parent.tsc_faults;
+        thread.rules = parent.rules.clone();
         // A creator usually blocks everything, lazily, around the creation, and the new thread
         // unblocks it again at once. It starts with what the creator's proxy really has, unless
         // that has a signal in hand.
