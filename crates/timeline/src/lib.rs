@@ -49,7 +49,8 @@ use std::time::Duration;
 
 pub use clew_engine::replay::worker::protocol::{
     At, Break, CallSeen, Calls, ChangeSeen, Diverged, EventStop, Events, ExcursionEnd,
-    FunctionEntry, LeftBy, Mapping, Mark, Next, Piece, Registers, Stops, Thread, Watch, WatchKind,
+    FunctionEntry, Gate, LeftBy, Mapping, Mark, Next, Piece, Registers, Sites, Stops, Thread,
+    Watch, WatchKind,
 };
 use clew_recording::event::ThreadId;
 pub use clew_recording::position::Position;
