@@ -14,6 +14,7 @@ mod doctor;
 #[allow(non_upper_case_globals)]
 mod fixed;
 mod hunt;
+mod language;
 mod machine;
 mod origin;
 mod outcome;
@@ -75,6 +76,7 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const 
         Ok(Command::Replay(options)) => replay::replay(&options, &envp),
         Ok(Command::Debug(options)) => debug::debug(&options, &envp),
         Ok(Command::Watch(options)) => watch::watch(&options, &envp),
+        Ok(Command::Last(options)) => language::last(&options, &envp),
         Ok(Command::Origin(options)) => origin::origin(&options, &envp),
         Ok(Command::Slice(options)) => slice::slice(&options, &envp),
         Ok(Command::Calls(options)) => answers::calls::calls(&options, &envp),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use clew_timeline::{Direction, Next, Position, Target};
+use clew_timeline::{Direction, Next, Position, Reason, Target};
 
 use crate::going::{Stop, Why};
 use crate::transition::{Flip, Sought};
@@ -128,7 +128,7 @@ pub const COMMANDS: [(&str, &str, &str, &str); 33] = [
     ("when", "", "", "the position in the recording"),
     ("seek", "", "start|end|POS", "go there"),
     ("start", "", "", "to the main program's first line"),
-    ("end", "", "", "to its last"),
+    ("end", "", "", "to the end of the program"),
     ("help", "h ?", "", "this"),
     ("quit", "q exit EOF", "", "leave"),
 ];
@@ -259,7 +259,18 @@ impl Commands {
                 self.session.begin()?;
                 self.arrive(None)
             }
-            "end" => self.seek("end"),
+            // Not back to a line: what the last one did, an exception perhaps, lies behind its beginning.
+            "end" => {
+                self.session.remember();
+                let stop = self.session.view.timeline.seek(Target::End)?;
+                let next = match stop.reason {
+                    Reason::End(next) => Some(next),
+                    _ => None,
+                };
+                self.arrive(Some(&Stop {
+                    why: Why::End(next),
+                }))
+            }
             _ => Ok(help(rest)),
         }
     }
