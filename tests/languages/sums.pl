@@ -10,7 +10,8 @@ sub add {
     $totals{$kind} += $n;
     push @seen, $n;
     if ($n == 36) {
-        $totals{$kind} += $n;
+        my $again = $n;
+        $totals{$kind} += $again;
     }
     return $totals{$kind};
 }
