@@ -16,6 +16,7 @@ mod doctor;
 mod fixed;
 mod hunt;
 mod interrupt;
+mod language;
 mod machine;
 mod order;
 mod origin;
@@ -83,6 +84,7 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const 
         Ok(Command::Replay(options)) => replay::replay(&options, &envp),
         Ok(Command::Debug(options)) => debug::debug(&options, &envp),
         Ok(Command::Watch(options)) => watch::watch(&options, &envp),
+        Ok(Command::Last(options)) => language::last(&options, &envp),
         Ok(Command::Origin(options)) => origin::origin(&options, &envp),
         Ok(Command::Slice(options)) => slice::slice(&options, &envp),
         Ok(Command::Order(options)) => order::order(&options, &envp),

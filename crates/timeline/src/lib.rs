@@ -53,8 +53,8 @@ use std::time::Duration;
 
 pub use clew_engine::replay::worker::protocol::{
     At, Break, CallSeen, Calls, ChangeSeen, Diverged, EventStop, Events, ExcursionEnd,
-    FunctionEntry, Granules, Interactions, LeftBy, Mapping, Mark, Next, Piece, Registers, Stops,
-    Thread, Watch, WatchKind, Watchful,
+    FunctionEntry, Gate, Granules, Interactions, LeftBy, Mapping, Mark, Next, Piece, Registers,
+    Sites, Stops, Thread, Watch, WatchKind, Watchful,
 };
 pub use clew_engine::replay::worker::told::Told;
 use clew_recording::event::ThreadId;

@@ -31,7 +31,7 @@ impl Translation<'_> {
         let fits = branch.flow_control() == FlowControl::ConditionalBranch
             && (branch.is_jcc_short() || branch.is_jcc_near())
             && target <= branch.ip()
-            && !self.checks.breaks_at(branch.ip())
+            && !self.checks.breaks_in(branch.ip()..branch.ip() + 1)
             && ins.len() + branch.len() < 16
             && self.is_ours(branch.ip())
             && self.is_ours(target)

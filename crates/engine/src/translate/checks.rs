@@ -30,6 +30,8 @@ const MOST_LOOKS: u32 = 4;
 pub struct Checks {
     /// Guest addresses, in order.
     pub breaks: Vec<u64>,
+    /// Breakpoints where a register plus a displacement is what the filter has, in order.
+    pub gates: Vec<(u64, u8, i32)>,
     /// Also at one of so many instructions, for tests.
     pub every: Option<u64>,
     /// Which accesses to memory are looked at.
@@ -48,6 +50,7 @@ pub struct Checks {
 impl Checks {
     pub fn is_none(&self) -> bool {
         self.breaks.is_empty()
+            && self.gates.is_empty()
             && self.every.is_none()
             && !self.watch()
             && !self.locked
@@ -66,7 +69,14 @@ impl Checks {
     pub fn breaks_in(&self, range: Range<u64>) -> bool {
         let first = self.breaks.partition_point(|&pc| pc < range.start);
         self.breaks.get(first).is_some_and(|pc| range.contains(pc))
+            || !self.gates_in(range.clone()).is_empty()
             || (self.every.is_some() && range.into_iter().any(|pc| self.samples(pc)))
+    }
+
+    /// Gates at an instruction.
+    fn gates_in(&self, range: Range<u64>) -> &[(u64, u8, i32)] {
+        let at = |pc: u64| self.gates.partition_point(|gate| gate.0 < pc);
+        &self.gates[at(range.start)..at(range.end)]
     }
 
     fn samples(&self, pc: u64) -> bool {
@@ -99,6 +109,13 @@ impl Translation<'_> {
         if self.checks.breaks_at(ins.ip()) {
             self.code.exit_arg(ins.ip());
             self.code.exit(Exit::Break as usize);
+        } else {
+            let gates = self.checks.gates_in(ins.ip()..ins.ip() + 1).len();
+            for n in 0..gates {
+                let (pc, register, displacement) =
+                    self.checks.gates_in(ins.ip()..ins.ip() + 1)[n];
+                self.gate(pc, register, displacement);
+            }
         }
         if self.is_told() || self.checks.locked && is_locked(ins) {
             self.code.exit_arg(ins.ip());
@@ -184,13 +201,7 @@ impl Translation<'_> {
     fn filtered(&mut self, pc: u64, touch: &Touch) {
         self.code.spill(0, RCX);
         address(&mut self.code, touch);
-        // rorx rcx, rcx, SHIFT; movzx ecx, cx
-        self.code
-            .raw(&[0xc4, 0xe3, 0xfb, 0xf0, 0xc9, Filter::SHIFT as u8]);
-        self.code.raw(&[0x0f, 0xb7, 0xc9]);
-        // movzx ecx, byte [rcx + filter]
-        self.code.raw(&[0x0f, 0xb6, 0x89]);
-        self.code.imm32(Filter::PLACE as u32);
+        self.look_into_filter();
         let usual = self.code.jrcxz();
         let look = self.code.jmp();
         self.code.bind_short(usual);
@@ -201,6 +212,34 @@ impl Translation<'_> {
         compare(&mut self.scratch, pc, touch, CHECK, back);
         let stub = self.region.place_cold_bytes(&self.scratch.bytes);
         self.code.bind(look, stub);
+    }
+
+    /// Leaves if the filter has a register plus a displacement.
+    fn gate(&mut self, pc: u64, register: u8, displacement: i32) {
+        self.code.spill(0, RCX);
+        lea(&mut self.code, Some(register), None, 1, displacement);
+        self.look_into_filter();
+        let usual = self.code.jrcxz();
+        let look = self.code.jmp();
+        self.code.bind_short(usual);
+        self.code.unspill(RCX, 0);
+        self.scratch.clear(0);
+        self.scratch.unspill(RCX, 0);
+        self.scratch.exit_arg(pc);
+        self.scratch.exit(Exit::Break as usize);
+        let stub = self.region.place_cold_bytes(&self.scratch.bytes);
+        self.code.bind(look, stub);
+    }
+
+    /// rcx, an address, becomes what the filter has for it.
+    fn look_into_filter(&mut self) {
+        // rorx rcx, rcx, SHIFT; movzx ecx, cx
+        self.code
+            .raw(&[0xc4, 0xe3, 0xfb, 0xf0, 0xc9, Filter::SHIFT as u8]);
+        self.code.raw(&[0x0f, 0xb7, 0xc9]);
+        // movzx ecx, byte [rcx + filter]
+        self.code.raw(&[0x0f, 0xb6, 0x89]);
+        self.code.imm32(Filter::PLACE as u32);
     }
 
     /// Compares exactly, without the filter.

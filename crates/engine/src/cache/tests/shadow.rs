@@ -26,6 +26,8 @@ fn granules(access: &Access) -> std::ops::RangeInclusive<u32> {
 
 const WANTED: Instruments = Instruments {
     breaks: BTreeSet::new(),
+    gates: BTreeSet::new(),
+    gated: Vec::new(),
     watches: Vec::new(),
     shadow: true,
     exact: false,

@@ -120,6 +120,30 @@ pub struct Stops {
     pub breaks: Vec<Break>,
     pub watches: Vec<Watch>,
     pub events: Events,
+    pub sites: Vec<Sites>,
+}
+
+/// Stop before any of these instructions: the places that an interpreter comes to at each step of the program
+/// that it runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sites {
+    pub addrs: Vec<u64>,
+    /// Only when this thread comes there.
+    pub thread: Option<ThreadId>,
+    /// Only where this is so: what isn't doesn't leave translated code.
+    pub gate: Option<Gate>,
+    /// As those of a [`Break`].
+    pub conditions: Vec<Vec<u8>>,
+}
+
+/// A register plus a displacement is in one of some ranges.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gate {
+    /// As instructions number it.
+    pub register: u8,
+    pub displacement: i32,
+    /// First value, and the first one behind.
+    pub ranges: Vec<(u64, u64)>,
 }
 
 /// Stop before the instruction there.
