@@ -18,14 +18,14 @@ use arguments::Which;
 use clew_debugger::{Debugger, Error, Location, Process, Settings};
 
 /// There is nothing of that kind in the recording.
-const NOTHING: i32 = 1;
+pub const NOTHING: i32 = 1;
 /// The command line is wrong, or names what isn't there.
 const WRONG: i32 = 2;
 /// What takes longer is told about.
 const LONG: Duration = Duration::from_secs(1);
 
 /// A debugger on the recording that is meant, and the recording's name; or the exit status.
-fn open(which: &Which, word: Option<&str>, envp: &[&CStr]) -> Result<(Debugger, String), i32> {
+pub fn open(which: &Which, word: Option<&str>, envp: &[&CStr]) -> Result<(Debugger, String), i32> {
     let Opened {
         name, recording, ..
     } = recordings::open(envp, word.map(OsStr::new)).map_err(|why| {
@@ -67,14 +67,14 @@ fn progress() -> impl FnMut(f64) -> bool + Send {
 }
 
 /// Takes the line about progress away.
-fn done() {
+pub fn done() {
     if std::io::stderr().is_terminal() {
         eprint!("\r\x1b[K");
     }
 }
 
 /// Says why there is no answer; the exit status for it.
-fn failed(error: &Error) -> i32 {
+pub fn failed(error: &Error) -> i32 {
     done();
     match error {
         Error::Timeline(clew_timeline::Error::Diverged(_) | clew_timeline::Error::Unsteady(_)) => {
@@ -90,7 +90,7 @@ fn failed(error: &Error) -> i32 {
 }
 
 /// Says what is wrong, line by line; the exit status for it.
-fn wrong(message: &str) -> i32 {
+pub fn wrong(message: &str) -> i32 {
     for (n, line) in message.lines().enumerate() {
         let line = text::plain(line);
         match n {
@@ -102,7 +102,7 @@ fn wrong(message: &str) -> i32 {
 }
 
 /// `main at file.c:12`, with what is known.
-fn place(location: &Location) -> String {
+pub fn place(location: &Location) -> String {
     let function = location.function.as_deref().unwrap_or("??");
     match (&location.file, location.line, &location.module) {
         (Some(file), Some(line), _) => {

@@ -17,6 +17,7 @@ mod hunt;
 mod machine;
 mod origin;
 mod outcome;
+mod probe;
 mod profile;
 mod progress;
 mod record;
@@ -80,6 +81,7 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const 
         Ok(Command::Calls(options)) => answers::calls::calls(&options, &envp),
         Ok(Command::Writes(options)) => answers::writes::writes(&options, &envp),
         Ok(Command::Output(options)) => answers::output::output(&options, &envp),
+        Ok(Command::Probe(options)) => probe::probe(&options, &envp),
         Ok(Command::Relog(options)) => weave::relog(&options, &envp),
         Ok(Command::Ls(options)) => recordings::ls::ls(&options, &envp),
         Ok(Command::Info(options)) => recordings::info::info(&options, &envp),

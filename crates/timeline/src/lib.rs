@@ -30,6 +30,7 @@ mod excursion;
 mod history;
 mod limits;
 mod pool;
+mod probe;
 pub mod program;
 mod search;
 mod seek;
@@ -54,8 +55,10 @@ pub use clew_engine::replay::worker::protocol::{
 use clew_recording::event::ThreadId;
 pub use clew_recording::position::Position;
 
+pub use clew_engine::replay::worker::protocol::probing;
 pub use excursion::{Excursion, Ran, Undefined};
 pub use history::Seen;
+pub use probe::Probed;
 pub use timeline::Timeline;
 pub use touches::{Touch, TouchLimits, Touches};
 

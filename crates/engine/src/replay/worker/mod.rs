@@ -14,6 +14,7 @@
 //! - `touches`, `owners`, `collect`: which memory several threads touch, and who touches it where
 //! - `functions`: all calls of functions, with their returns
 //! - `changes`: all changes of a piece of memory
+//! - `probe`: a user's own debug code, run at chosen instructions
 //! - `trace`: all instructions and what they touch
 //! - `excursion`, `answers`: leaving the recording
 //! - `show`: registers, memory, mappings, threads
@@ -27,6 +28,7 @@ mod functions;
 mod limit;
 mod observe;
 mod owners;
+mod probe;
 pub mod protocol;
 mod search;
 mod serve;

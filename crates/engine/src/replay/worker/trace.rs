@@ -53,6 +53,7 @@ impl Worker {
             Observation::Changes { addr, len, most } => {
                 self.changes(goal, (addr, len), most, &mut buffer)
             }
+            Observation::Probes => self.probes(goal, &mut buffer),
             Observation::Trace => self.trace(goal, buffer),
         }
     }

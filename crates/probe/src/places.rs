@@ -1,0 +1,71 @@
+//! Where debug code runs. In: FILE:LINE, FUNCTION, or FUNCTION$ for its returns. Out: addresses in the process.
+
+use clew_debugger::{Debugger, Spot};
+use clew_symbols::Modules;
+use iced_x86::{Decoder, DecoderOptions, FlowControl};
+use object::elf;
+use object::read::elf::{FileHeader as _, ProgramHeader as _};
+
+use crate::Error;
+
+type Header = elf::FileHeader64<object::LittleEndian>;
+const LE: object::LittleEndian = object::LittleEndian;
+
+/// Addresses that a place means, and whether they are returns.
+pub fn addresses(debugger: &mut Debugger, place: &str) -> Result<(Vec<u64>, bool), Error> {
+    if let Some(function) = place.trim().strip_suffix('$') {
+        let modules = debugger.modules()?;
+        let returns = returns(&modules, function)?;
+        if returns.is_empty() {
+            // Says what is called alike.
+            debugger.addresses(&Spot::Function(function.into()))?;
+            return Err(Error::Place(format!("{function} never returns by itself")));
+        }
+        return Ok((returns, true));
+    }
+    let spot: Spot = place.parse()?;
+    Ok((debugger.addresses(&spot)?, false))
+}
+
+/// The return instructions of functions of that name.
+fn returns(modules: &Modules, name: &str) -> Result<Vec<u64>, Error> {
+    let mut all = Vec::new();
+    let found = modules
+        .functions_named(name)
+        .map_err(clew_debugger::Error::from)?;
+    for (image, function) in found {
+        let Ok(file) = std::fs::read(image.module.path()) else {
+            continue;
+        };
+        for range in &function.ranges {
+            let Some(code) = part(&file, range.start, range.end) else {
+                continue;
+            };
+            let mut decoder = Decoder::with_ip(64, code, range.start, DecoderOptions::NONE);
+            while decoder.can_decode() {
+                let instruction = decoder.decode();
+                if instruction.flow_control() == FlowControl::Return {
+                    all.push(instruction.ip().wrapping_add(image.bias));
+                }
+            }
+        }
+    }
+    all.sort_unstable();
+    all.dedup();
+    Ok(all)
+}
+
+/// The bytes of a file that are at these addresses of it.
+fn part(file: &[u8], start: u64, end: u64) -> Option<&[u8]> {
+    let header = Header::parse(file).ok()?;
+    let parts = header.program_headers(LE, file).ok()?;
+    parts
+        .iter()
+        .filter(|part| part.p_type(LE) == elf::PT_LOAD)
+        .find_map(|part| {
+            let from = start.checked_sub(part.p_vaddr(LE))?;
+            let len = end.checked_sub(start)?;
+            let data = part.data(LE, file).ok()?;
+            data.get(from as usize..from.checked_add(len)? as usize)
+        })
+}
