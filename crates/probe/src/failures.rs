@@ -2,21 +2,31 @@
 
 use clew_debugger::Debugger;
 use clew_engine::layout;
+use clew_symbols::demangle;
 use clew_timeline::probing::{Failed, Failure};
+
+use object::elf;
+use object::read::elf::{FileHeader as _, Sym as _};
 
 use crate::module::BASE;
 use crate::prepare::Prepared;
 
+type Header = elf::FileHeader64<object::LittleEndian>;
+const LE: object::LittleEndian = object::LittleEndian;
+
 /// A failure as people read it.
 pub fn describe(debugger: &mut Debugger, prepared: &Prepared, failed: &Failed) -> String {
+    let probe = failed.at.map(|hit| hit.probe);
     let own = |address: u64| layout::PROBE.contains(&address);
     let line = match own(failed.pc) {
-        true => line(prepared, failed.pc),
+        true => line(prepared, failed.pc, probe),
         // Behind the call.
-        false => line(prepared, failed.from.wrapping_sub(1)),
+        false => line(prepared, failed.from.wrapping_sub(1), probe),
     };
     let within = match own(failed.pc) {
         true => String::new(),
+        // It has left the program's code, too.
+        false if matches!(failed.why, Failure::Jump { .. }) => String::new(),
         false => {
             let location = debugger.anywhere(failed.pc).unwrap_or_default();
             format!(
@@ -28,10 +38,11 @@ pub fn describe(debugger: &mut Debugger, prepared: &Prepared, failed: &Failed) -
         }
     };
     let what = match failed.why {
+        // SIGBUS and SIGSEGV.
         Failure::Signal {
-            signo: libc_segv,
+            signo: 7 | 11,
             addr,
-        } if libc_segv == 11 || libc_segv == 7 => {
+        } => {
             format!("it crashed: nothing can be read or written at {addr:#x}")
         }
         Failure::Signal { signo, .. } => format!("it died by signal {signo}"),
@@ -54,41 +65,45 @@ pub fn describe(debugger: &mut Debugger, prepared: &Prepared, failed: &Failed) -
     format!("{line}: {what}{within}")
 }
 
-/// The line of debug code at an address of the module.
-fn line(prepared: &Prepared, pc: u64) -> String {
-    let label = || "a probe".to_string();
+/// The line of debug code at an address of the module; the probe's place where it is in a libc.
+fn line(prepared: &Prepared, pc: u64, probe: Option<u32>) -> String {
+    let label = probe.and_then(|probe| prepared.labels.get(probe as usize));
+    let label = || label.map_or_else(|| "a probe".into(), |label| format!("the probe at {label}"));
     let Some(symbols) = &prepared.symbols else {
         return label();
     };
-    let address = pc.wrapping_sub(BASE);
-    let found = symbols
-        .line_at(address)
-        .ok()
-        .flatten()
-        .filter(|line| line.line != 0);
-    match found {
-        Some(line) => {
-            let file = line.file.rsplit("/--at").next().unwrap_or(&line.file);
-            let file = match file.len() != line.file.len() {
-                true => format!("--at{file}"),
-                false => file.rsplit('/').next().unwrap_or(file).to_string(),
-            };
-            format!("{file}:{}", line.line)
-        }
-        None => {
-            let function = symbols.function_at(address).ok().flatten();
-            function.map_or_else(label, |function| format!("a probe in {}", function.name))
-        }
+    let found = symbols.line_at(pc.wrapping_sub(BASE)).ok().flatten();
+    let Some(line) = found.filter(|line| line.line != 0) else {
+        return label();
+    };
+    let file = match line.file.split_once("--at ") {
+        Some((_, place)) => format!("--at {place}"),
+        None => line.file.rsplit('/').next().unwrap_or_default().into(),
+    };
+    match ["clew.h", "start.c"].contains(&&file[..]) {
+        true => label(),
+        false => format!("{file}:{}", line.line),
     }
 }
 
-/// ` (total)`, if a variable of the program is there.
+/// `, which is total`, if a variable of the program is there.
 fn variable(debugger: &mut Debugger, address: u64) -> String {
     let mut found = || -> Option<String> {
         let modules = debugger.modules().ok()?;
         let image = modules.find(address)?;
-        let symbol = image.module.symbol_at(image.local(address)).ok()??;
-        Some(format!(", which is {}", symbol.demangled()))
+        let file = std::fs::read(image.module.path()).ok()?;
+        let header = Header::parse(&file[..]).ok()?;
+        let sections = header.sections(LE, &file[..]).ok()?;
+        let symbols = sections.symbols(LE, &file[..], elf::SHT_SYMTAB).ok()?;
+        let local = image.local(address);
+        let symbol = symbols.iter().find(|symbol| {
+            let start = symbol.st_value(LE);
+            symbol.st_type() == elf::STT_OBJECT
+                && (start..start.saturating_add(symbol.st_size(LE))).contains(&local)
+        })?;
+        let name = symbol.name(LE, symbols.strings()).ok()?;
+        let name = String::from_utf8_lossy(name).into_owned();
+        Some(format!(", which is {}", demangle(&name).unwrap_or(name)))
     };
     found().unwrap_or_default()
 }

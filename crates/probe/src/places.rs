@@ -2,11 +2,13 @@
 
 use clew_debugger::{Debugger, Spot};
 use clew_symbols::Modules;
+use clew_symbols::variables::Catalog;
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use object::elf;
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 
 use crate::Error;
+use crate::locate::Numbers;
 
 type Header = elf::FileHeader64<object::LittleEndian>;
 const LE: object::LittleEndian = object::LittleEndian;
@@ -24,7 +26,59 @@ pub fn addresses(debugger: &mut Debugger, place: &str) -> Result<(Vec<u64>, bool
         return Ok((returns, true));
     }
     let spot: Spot = place.parse()?;
-    Ok((debugger.addresses(&spot)?, false))
+    let mut addresses = debugger.addresses(&spot)?;
+    if matches!(spot, Spot::Function(_)) {
+        let modules = debugger.modules()?;
+        let catalog = debugger.catalog();
+        // Of several functions of that name, those whose variables are known.
+        let is_known = |pc: &u64| {
+            let image = modules.find(*pc);
+            image.is_some_and(|image| {
+                matches!(catalog.compiled(image, image.local(*pc)), Ok(Some(_)))
+            })
+        };
+        if addresses.iter().any(is_known) {
+            addresses.retain(is_known);
+        }
+        for address in &mut addresses {
+            *address = where_known(catalog, &modules, *address);
+        }
+    }
+    Ok((addresses, false))
+}
+
+/// Where a function's arguments are: behind the code that makes its frame, or, where an optimiser has given them up by
+/// then, at its first instruction.
+fn where_known(catalog: &Catalog, modules: &Modules, body: u64) -> u64 {
+    let all_known = |pc: u64| -> Option<bool> {
+        let image = modules.find(pc)?;
+        let scope = catalog.scope(image, image.local(pc)).ok()??;
+        let spot = crate::locate::Spot {
+            catalog,
+            modules,
+            image,
+            pc,
+        };
+        let mut parameters = scope.blocks.iter().flat_map(|block| &block.variables);
+        Some(parameters.all(|variable| {
+            !variable.parameter
+                || spot
+                    .variable(&variable.entry, None, &mut Numbers::default())
+                    .is_ok()
+        }))
+    };
+    if all_known(body) != Some(false) {
+        return body;
+    }
+    let entry = || {
+        let image = modules.find(body)?;
+        let function = image.module.function_at(image.local(body)).ok()??;
+        Some(function.entry.wrapping_add(image.bias))
+    };
+    match entry() {
+        Some(entry) if all_known(entry) == Some(true) => entry,
+        _ => body,
+    }
 }
 
 /// The return instructions of functions of that name.
