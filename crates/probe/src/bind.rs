@@ -10,7 +10,7 @@ use clew_symbols::variables::{Catalog, Kind};
 use clew_symbols::{Image, Modules};
 
 use crate::locate::{Nowhere, Numbers, Place, Spot};
-use crate::rewrite::Names;
+use crate::rewrite::{Declared, Names};
 use crate::types::Types;
 
 /// What a function returns, in debug code.
@@ -391,7 +391,7 @@ fn shown(local: &Local) -> String {
 }
 
 impl Names for Binder<'_> {
-    fn bound(&mut self, function: &str, name: &str, declared: bool) -> Option<String> {
+    fn bound(&mut self, function: &str, name: &str, declared: Declared) -> Option<String> {
         if let Some(local) = self.local(function, name) {
             return Some(local);
         }
@@ -404,7 +404,10 @@ impl Names for Binder<'_> {
         if name == "this" || name.starts_with("__clew_") || name.starts_with("__builtin_") {
             return None;
         }
-        self.global_text(name, declared)
+        if declared == Declared::System {
+            return None;
+        }
+        self.global_text(name, declared == Declared::Program)
     }
 
     fn has_function(&mut self, name: &str) -> bool {

@@ -13,11 +13,20 @@ use tree_sitter::{Node, Parser};
 /// Debug code begins with this: a region or a call-back.
 pub const PREFIX: &str = "__clew_";
 
+/// Where a name is declared, as far as the unit says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Declared {
+    /// By the program's own text.
+    Program,
+    /// By a system header alone: then only what is nearer than file level can be the program's.
+    System,
+    Nowhere,
+}
+
 /// Who knows the program.
 pub trait Names {
-    /// What a name in debug code means, as C; none if it isn't the program's. `function`: the piece of debug code. `declared`:
-    /// the unit declares it.
-    fn bound(&mut self, function: &str, name: &str, declared: bool) -> Option<String>;
+    /// What a name in debug code means, as C; none if it isn't the program's. `function`: the piece of debug code.
+    fn bound(&mut self, function: &str, name: &str, declared: Declared) -> Option<String>;
 
     /// Does the program have code for a function of that name?
     fn has_function(&mut self, name: &str) -> bool;
@@ -98,7 +107,7 @@ fn declared_by_system(text: &str, origins: &[Origin]) -> HashSet<String> {
                 continue;
             }
             if let Some(word) = last.take()
-                && matches!(byte, b'(' | b';' | b'[' | b')' | b',' | b'=')
+                && matches!(byte, b'(' | b';' | b'[' | b'=')
             {
                 names.insert(String::from_utf8_lossy(&part[word]).into_owned());
             } else if byte == b' ' && at > 0 {
@@ -455,15 +464,20 @@ impl Rewriter<'_> {
         self.scopes.iter().any(|scope| scope.contains(name)) || self.own.contains(name)
     }
 
+    fn declared(&self, name: &str) -> Declared {
+        match (self.declared.contains(name), self.system.contains(name)) {
+            (true, _) => Declared::Program,
+            (false, true) => Declared::System,
+            (false, false) => Declared::Nowhere,
+        }
+    }
+
     fn reference(&mut self, node: Node<'_>) {
         let name = self.word(node).to_string();
-        if self.is_in_scope(&name)
-            || (self.system.contains(&name) && !self.declared.contains(&name))
-        {
+        if self.is_in_scope(&name) {
             return;
         }
-        let declared = self.declared.contains(&name);
-        let function = self.function.clone();
+        let (function, declared) = (self.function.clone(), self.declared(&name));
         if let Some(with) = self.names.bound(&function, &name, declared) {
             self.edit(node.byte_range(), with);
         }
@@ -493,7 +507,7 @@ impl Rewriter<'_> {
         if self.is_in_scope(&word) || !self.function.starts_with(PREFIX) {
             return;
         }
-        let (function, declared) = (self.function.clone(), self.declared.contains(&word));
+        let (function, declared) = (self.function.clone(), self.declared(&word));
         if self.names.bound(&function, &word, declared).is_some()
             && let Some(origin) = self.origin(name.start_byte())
         {
@@ -521,7 +535,7 @@ mod tests {
     struct Few;
 
     impl Names for Few {
-        fn bound(&mut self, function: &str, name: &str, _: bool) -> Option<String> {
+        fn bound(&mut self, function: &str, name: &str, _: Declared) -> Option<String> {
             let known = ["stack", "inst", "out", "this"].contains(&name);
             known.then(|| format!("<{}:{name}>", function.trim_start_matches(PREFIX)))
         }
