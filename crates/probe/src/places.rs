@@ -27,6 +27,12 @@ pub fn addresses(debugger: &mut Debugger, place: &str) -> Result<(Vec<u64>, bool
     }
     let spot: Spot = place.parse()?;
     let mut addresses = debugger.addresses(&spot)?;
+    if matches!(spot, Spot::Line { .. }) {
+        let modules = debugger.modules()?;
+        for address in &mut addresses {
+            *address = behind_frame(&modules, *address);
+        }
+    }
     if matches!(spot, Spot::Function(_)) {
         let modules = debugger.modules()?;
         let catalog = debugger.catalog();
@@ -45,6 +51,19 @@ pub fn addresses(debugger: &mut Debugger, place: &str) -> Result<(Vec<u64>, bool
         }
     }
     Ok((addresses, false))
+}
+
+/// A line that a function begins in is meant behind the code that makes its frame: its variables aren't there before.
+fn behind_frame(modules: &Modules, address: u64) -> u64 {
+    let body = || {
+        let image = modules.find(address)?;
+        let local = image.local(address);
+        let function = image.module.function_at(local).ok()??;
+        let begins = function.die.is_some() && function.entry == local;
+        let body = begins.then(|| image.module.body_of(local).ok()).flatten()?;
+        Some(body.wrapping_add(image.bias))
+    };
+    body().unwrap_or(address)
 }
 
 /// Where a function's arguments are: behind the code that makes its frame, or, where an optimiser has given them up by
