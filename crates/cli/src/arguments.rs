@@ -120,6 +120,10 @@ pub enum Command {
     #[command(after_help = HEAP_HELP, override_usage = "clew heap [OPTIONS] [REC] [ADDR]")]
     Heap(Heap),
 
+    /// Run debug code of your own in the replay: prints, counters, checks
+    #[command(after_help = crate::probe::HELP)]
+    Probe(crate::probe::Probe),
+
     /// Make an exact recording of a woven one
     #[command(after_help = RELOG_HELP)]
     Relog(Relog),

@@ -21,6 +21,7 @@ mod machine;
 mod order;
 mod origin;
 mod outcome;
+mod probe;
 mod profile;
 mod progress;
 mod races;
@@ -95,6 +96,7 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const 
         Ok(Command::Why(options)) => diagnose::why(&options, &envp),
         Ok(Command::Alerts(options)) => diagnose::alerts(&options, &envp),
         Ok(Command::Heap(options)) => diagnose::heap(&options, &envp),
+        Ok(Command::Probe(options)) => probe::probe(&options, &envp),
         Ok(Command::Relog(options)) => weave::relog(&options, &envp),
         Ok(Command::Ls(options)) => recordings::ls::ls(&options, &envp),
         Ok(Command::Info(options)) => recordings::info::info(&options, &envp),

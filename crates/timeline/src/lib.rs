@@ -33,6 +33,7 @@ mod history;
 mod interactions;
 mod limits;
 mod pool;
+mod probe;
 pub mod program;
 mod search;
 mod seek;
@@ -60,9 +61,11 @@ pub use clew_engine::replay::worker::told::Told;
 use clew_recording::event::ThreadId;
 pub use clew_recording::position::Position;
 
+pub use clew_engine::replay::worker::protocol::probing;
 pub use excursion::{Excursion, Ran, Undefined};
 pub use history::Seen;
 pub use interactions::Hears;
+pub use probe::Probed;
 pub use timeline::Timeline;
 pub use touches::{Touch, TouchLimits, Touches};
 

@@ -19,7 +19,7 @@ use crate::layout;
 use crate::memory::{Fetch as Fetched, Memory};
 use crate::stats::Stats;
 use crate::translate::HEAD;
-use crate::translate::checks::{Checks, Filter};
+use crate::translate::checks::{Checks, Confined, Filter};
 
 /// What to stop at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,6 +45,8 @@ pub struct Instruments {
     pub trace: bool,
     /// For tests: a breakpoint at one of so many instructions.
     pub every: Option<u64>,
+    /// This is a probe's code ([`CodeCache::confined`]).
+    pub confined: Option<Confined>,
 }
 
 /// A range of memory that is watched.
@@ -89,6 +91,7 @@ pub(super) fn room_for(plain: u64, checks: &Checks) -> u64 {
     let room = match checks {
         Checks { trace: true, .. } => plain * 6,
         Checks { shadow: true, .. } => plain * 4,
+        checks if checks.confined.is_some() => plain * 2,
         checks if checks.watch() => plain * 2,
         _ => plain,
     };
@@ -105,6 +108,7 @@ impl Instruments {
             && !self.exact
             && !self.trace
             && self.every.is_none()
+            && self.confined.is_none()
     }
 
     /// What is to be compiled into code, where it has these breakpoints.
@@ -123,6 +127,7 @@ impl Instruments {
             locked: self.locked,
             exact: self.exact,
             trace: self.trace,
+            confined: self.confined,
         }
     }
 

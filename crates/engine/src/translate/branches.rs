@@ -7,7 +7,8 @@ use super::stubs::{budget_stub, exit_stub_len};
 use super::trace::{RAX, RDX};
 use super::{Frame, MAX_CALL_DEPTH, MAX_INSTRUCTIONS, Next, Translation, decode, flags, rewrite};
 use crate::cache::region::{Spilled, bind_or_link};
-use crate::context::{BUDGET_RCX, Exit, SOURCE, TARGET};
+use crate::context::{BUDGET_RCX, DISPATCH, Exit, SOURCE, TARGET};
+use crate::layout;
 
 /// A jump whose target is to come.
 enum Skip {
@@ -69,7 +70,11 @@ impl Translation<'_> {
             self.code.store_gs(TARGET, target);
             self.code.exit(Exit::Indirect as usize);
         } else {
-            self.code.dispatch(target);
+            let table = match self.checks.confined {
+                None => layout::GS_BLOCK + DISPATCH as u64,
+                Some(confined) => confined.table(),
+            };
+            self.code.dispatch(target, table);
         }
     }
 

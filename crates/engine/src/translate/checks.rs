@@ -45,6 +45,29 @@ pub struct Checks {
     pub exact: bool,
     /// Translated code writes a trace (`crate::trace`).
     pub trace: bool,
+    /// Writes to other memory than a probe's own leave, and indirect branches are looked up in a table of this code's
+    /// own: none leads to code without these checks.
+    pub confined: Option<Confined>,
+}
+
+/// Code of a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confined {
+    /// Its module.
+    Module,
+    /// What the module calls of the guest.
+    Guest,
+}
+
+impl Confined {
+    /// Where its indirect branches are looked up.
+    pub const fn table(self) -> u64 {
+        let half = (layout::CONFINED_TABLES.end - layout::CONFINED_TABLES.start) / 2;
+        match self {
+            Confined::Module => layout::CONFINED_TABLES.start,
+            Confined::Guest => layout::CONFINED_TABLES.start + half,
+        }
+    }
 }
 
 impl Checks {
@@ -56,6 +79,7 @@ impl Checks {
             && !self.locked
             && !self.exact
             && !self.trace
+            && self.confined.is_none()
     }
 
     pub fn watch(&self) -> bool {
@@ -112,14 +136,21 @@ impl Translation<'_> {
         } else {
             let gates = self.checks.gates_in(ins.ip()..ins.ip() + 1).len();
             for n in 0..gates {
-                let (pc, register, displacement) =
-                    self.checks.gates_in(ins.ip()..ins.ip() + 1)[n];
+                let (pc, register, displacement) = self.checks.gates_in(ins.ip()..ins.ip() + 1)[n];
                 self.gate(pc, register, displacement);
             }
         }
         if self.is_told() || self.checks.locked && is_locked(ins) {
             self.code.exit_arg(ins.ip());
             self.code.exit(Exit::Watch as usize);
+        }
+        if self.checks.confined.is_some() {
+            for n in 0..self.finder.touches(ins).len() {
+                let touch = self.finder.found(n);
+                if touch.write {
+                    self.check_confined(ins.ip(), &touch);
+                }
+            }
         }
         if self.checks.watch() {
             for n in 0..self.finder.touches(ins).len() {
@@ -197,6 +228,34 @@ impl Translation<'_> {
         }
     }
 
+    /// Leaves unless what is written begins in a probe's own memory. What begins there ends there, or faults: there is
+    /// nothing next to it.
+    fn check_confined(&mut self, pc: u64, touch: &Touch) {
+        if touch.kind == Kind::Odd {
+            self.code.exit_arg(pc);
+            self.code.exit(Exit::Watch as usize);
+            return;
+        }
+        const _: () = assert!(layout::PROBE.end - layout::PROBE.start == 1 << 32);
+        const UPPER: i32 = (layout::PROBE.start >> 32) as i32;
+        self.scratch.clear(0);
+        self.scratch.unspill(RCX, 0);
+        self.scratch.exit_arg(pc);
+        self.scratch.exit(Exit::Watch as usize);
+        let stub = self.region.place_cold_bytes(&self.scratch.bytes);
+        self.code.spill(0, RCX);
+        address(&mut self.code, touch);
+        // rorx rcx, rcx, 32; mov ecx, ecx: the upper half
+        self.code.raw(&[0xc4, 0xe3, 0xfb, 0xf0, 0xc9, 32]);
+        self.code.raw(&[0x89, 0xc9]);
+        self.code.lea_rcx(-UPPER);
+        let usual = self.code.jrcxz();
+        let leave = self.code.jmp();
+        self.code.bind(leave, stub);
+        self.code.bind_short(usual);
+        self.code.unspill(RCX, 0);
+    }
+
     /// Looks into the filter; on to the exact comparison only if it says so.
     fn filtered(&mut self, pc: u64, touch: &Touch) {
         self.code.spill(0, RCX);
@@ -258,7 +317,8 @@ impl Translation<'_> {
             return true;
         }
         let all = self.checks.shadow;
-        let (reads, writes) = (self.checks.reads || all, self.checks.writes || all);
+        let writes = self.checks.writes || all || self.checks.confined.is_some();
+        let reads = self.checks.reads || all;
         !self.checks.exact
             && !self.checks.trace
             && !self.checks.breaks_in(range)

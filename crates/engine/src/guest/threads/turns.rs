@@ -144,7 +144,10 @@ impl Executor {
             self.watch_for_spinning();
         }
         let exact = self.recording() || self.threads.policy.hunts();
-        if exact && self.lockstep.is_none() && (kicked || self.timer_is_due() || !self.threads.queue.is_empty()) {
+        if exact
+            && self.lockstep.is_none()
+            && (kicked || self.timer_is_due() || !self.threads.queue.is_empty())
+        {
             let mut ending = self.threads.policy.ending(kicked);
             self.take_steps(&mut ending);
         }

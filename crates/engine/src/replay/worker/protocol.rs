@@ -3,6 +3,8 @@
 //! A worker may have been led astray by a stranger's recording: whoever reads its replies trusts
 //! none of their values.
 
+pub mod probing;
+
 use std::fmt;
 
 use clew_recording::event::{StreamId, ThreadId};
@@ -80,6 +82,9 @@ pub enum Observation {
     Interactions,
     /// Each instruction and what it touches ([`crate::trace`]).
     Trace,
+    /// Runs the probes that stand in the buffer (a [`probing::Module`]); [`Reply::Told`] on the way, and a
+    /// `Vec<probing::Summary>` in the buffer.
+    Probes,
 }
 
 /// How far.
@@ -223,6 +228,8 @@ pub enum Reply {
         stopped: Stopped,
         complete: bool,
     },
+    /// What probes have told, in the order in which they did. The answer follows.
+    Told(Vec<probing::Told>),
     /// How far a long [`Command::Advance`] has come, every half second or so.
     Progress {
         work: u64,
