@@ -106,7 +106,7 @@ Examples:
   clew probe server-1 --at handle 'static int n; n++; if (!req->user) printf(\"%d: %s\\n\", n, req->path);' --positions";
 
 pub fn probe(line: &Probe, envp: &[&CStr]) -> i32 {
-    if line.print.is_none() && line.at.len() % 2 != 0 {
+    if line.print.is_none() && !line.at.len().is_multiple_of(2) {
         return wrong(
             "--at PLACE is followed by C statements in quotes, or there is --print EXPRESSIONS",
         );

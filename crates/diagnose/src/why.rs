@@ -265,7 +265,7 @@ impl Asking<'_> {
         let fault = self.last_fault()?;
         match at.next {
             Some(Next::Killed { signo, fault: true }) if FAULTS.contains(&signo) => {
-                return self.fault(at.thread, signo);
+                self.fault(at.thread, signo)
             }
             // A handler saw the fault, and gave up in its own way.
             Some(Next::Killed { signo, .. }) => {

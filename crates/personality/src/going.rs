@@ -356,7 +356,7 @@ impl Session {
                 } else if line {
                     Judged::Stop(Why::Line)
                 } else if moment.enters {
-                    self.into_caller(frame)?
+                    self.go_into_caller(frame)?
                 } else {
                     Judged::Go
                 }
@@ -372,7 +372,7 @@ impl Session {
                     Judged::Stop(Why::Returned)
                 } else if moment.enters {
                     *entered = true;
-                    self.into_caller(frame)?
+                    self.go_into_caller(frame)?
                 } else {
                     Judged::Go
                 }
@@ -382,7 +382,7 @@ impl Session {
     }
 
     /// At a frame's beginning: its caller's is the frame to look at from now on.
-    fn into_caller(&mut self, frame: &mut Frame) -> Result<Judged> {
+    fn go_into_caller(&mut self, frame: &mut Frame) -> Result<Judged> {
         let stack = self.stack()?;
         let mut callers = stack.into_iter().skip(1);
         match callers.find(|caller| !caller.hidden) {

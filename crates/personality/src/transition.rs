@@ -128,7 +128,7 @@ impl Search<'_, '_> {
         let first = self.probe()?;
         let timeline = &mut self.session.view.timeline;
         timeline.seek(self.sought.to.unwrap_or(Target::End))?;
-        self.to_line()?;
+        self.go_to_line()?;
         let last = self.probe()?;
         self.samples(&first, &last)
     }
@@ -420,7 +420,7 @@ impl Search<'_, '_> {
     }
 
     /// Back to the beginning of a line, unless one begins here.
-    fn to_line(&mut self) -> Result<()> {
+    fn go_to_line(&mut self) -> Result<()> {
         let Session {
             view, personality, ..
         } = &mut *self.session;

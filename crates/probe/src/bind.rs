@@ -36,6 +36,9 @@ impl Piece {
     }
 }
 
+/// Where a value is, by instruction; or why it isn't there.
+type Places = BTreeMap<u64, Result<Place, Nowhere>>;
+
 #[derive(Clone, Debug)]
 struct Local {
     name: String,
@@ -44,7 +47,7 @@ struct Local {
     /// A reference of C++: what is at its place is an address.
     reference: bool,
     /// By instruction, where it is; or why it isn't there.
-    places: BTreeMap<u64, Result<Place, Nowhere>>,
+    places: Places,
 }
 
 /// Knows the program.
@@ -228,7 +231,7 @@ impl<'a> Binder<'a> {
     }
 
     /// The value that a function returns, at its return.
-    fn returned(&mut self, piece: &Piece) -> Option<(Type, BTreeMap<u64, Result<Place, Nowhere>>)> {
+    fn returned(&mut self, piece: &Piece) -> Option<(Type, Places)> {
         let (image, pc) = self.spot(*piece.pcs.first()?)?;
         let scope = self.catalog.scope(&image, image.local(pc)).ok()??;
         let of = scope.function.type_of().ok()?;

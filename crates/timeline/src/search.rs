@@ -93,10 +93,10 @@ impl Timeline {
             let nearest = all.before(tick_of(&at))?;
             Some((nearest.id, nearest.work()))
         });
-        if let Some((id, work)) = nearest {
-            if at.work.saturating_sub(work) > 2 * SHORTEST {
-                self.densify(id, tick_of(&at), at.work)?;
-            }
+        if let Some((id, work)) = nearest
+            && at.work.saturating_sub(work) > 2 * SHORTEST
+        {
+            self.densify(id, tick_of(&at), at.work)?;
         }
         Ok(())
     }

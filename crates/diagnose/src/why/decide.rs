@@ -27,12 +27,15 @@ pub struct Decision {
     pub constant: Option<i64>,
 }
 
+/// What a jump went by: where, which instruction, and what it touched.
+type Compared = (Place, Instruction, Vec<(u64, u64)>);
+
 struct Looking {
     thread: u64,
     code: Code,
     /// A jump was met; what it went by is older.
     jumped: bool,
-    found: Option<(Place, Instruction, Vec<(u64, u64)>)>,
+    found: Option<Compared>,
     over: bool,
 }
 

@@ -23,7 +23,8 @@ const MOST_READS: usize = 12;
 /// Below the stack pointer a function may have data that it made no room for.
 const RED_ZONE: u64 = 128;
 
-/// What is known of the memory.
+/// What is known of the memory. One at a time: its size doesn't matter.
+#[allow(clippy::large_enum_variant)]
 pub enum Memory {
     /// The step read from a block that was freed.
     Freed(Held, Step),

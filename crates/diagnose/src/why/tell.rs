@@ -90,7 +90,7 @@ impl Asking<'_> {
                     );
                 }
             }
-            TrailEnd::Beginning => self.from_the_beginning(trail, symptom, what, inferred)?,
+            TrailEnd::Beginning => self.never_written(trail, symptom, what, inferred)?,
             TrailEnd::Event {
                 position,
                 thread,
@@ -306,7 +306,7 @@ impl Asking<'_> {
     }
 
     /// It was there before the program ran: nobody ever wrote it.
-    fn from_the_beginning(
+    fn never_written(
         &mut self,
         trail: &Trail,
         symptom: &Site,

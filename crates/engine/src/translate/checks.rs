@@ -319,13 +319,10 @@ impl Translation<'_> {
         let all = self.checks.shadow;
         let writes = self.checks.writes || all || self.checks.confined.is_some();
         let reads = self.checks.reads || all;
-        !self.checks.exact
-            && !self.checks.trace
-            && !self.checks.breaks_in(range)
-            && !(self.checks.locked && body.iter().any(is_locked))
-            && !body
-                .iter()
-                .any(|ins| concerns(&mut self.finder, ins, reads, writes))
+        let seen = self.checks.exact || self.checks.trace || self.checks.breaks_in(range);
+        let locked = self.checks.locked && body.iter().any(is_locked);
+        let mut all = body.iter();
+        !seen && !locked && !all.any(|ins| concerns(&mut self.finder, ins, reads, writes))
     }
 }
 

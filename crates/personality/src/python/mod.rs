@@ -43,7 +43,7 @@ pub struct Python {
     expanded: std::collections::HashSet<u64>,
 }
 
-pub(self) fn strange() -> Error {
+fn strange() -> Error {
     Error::Refused("the interpreter isn't in a state that is understood".into())
 }
 

@@ -169,7 +169,7 @@ fn a_gate_misses_nothing() {
                 }
                 machine.instrument(Instruments {
                     gates: gates.clone(),
-                    gated: vec![wanted..wanted + 1],
+                    gated: std::iter::once(wanted..wanted + 1).collect(),
                     ..Instruments::default()
                 });
                 let is_due = |regs: &Regs| {

@@ -33,6 +33,8 @@ const WANTED: Instruments = Instruments {
     exact: false,
     trace: false,
     every: None,
+    locked: false,
+    confined: None,
 };
 
 #[test]

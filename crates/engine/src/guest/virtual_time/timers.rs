@@ -78,7 +78,7 @@ impl Timers {
 
 /// The answer to a call about timers; None for all others.
 pub fn answer(ex: &mut Executor, nr: i64, args: &Args) -> Option<Outcome> {
-    let real = args[0] as i32 == libc::ITIMER_REAL as i32;
+    let real = args[0] as i32 == libc::ITIMER_REAL;
     Some(match nr {
         libc::SYS_alarm => {
             let [_, left] = ex.kernel.timers.left(Whose::Alarm);
@@ -259,9 +259,8 @@ impl Executor {
         for (whose, armed) in due {
             self.kernel.timers.armed.remove(&whose);
             virtual_clock::jump(armed.deadline);
-            if armed.interval != 0 {
-                let now = monotonic();
-                let behind = now.saturating_sub(armed.deadline) / armed.interval;
+            let behind = monotonic().saturating_sub(armed.deadline);
+            if let Some(behind) = behind.checked_div(armed.interval) {
                 let next = armed.deadline + armed.interval * (behind + 1);
                 arm(self, whose, next, armed.interval);
             }

@@ -122,9 +122,9 @@ impl Told {
                 locked,
             } => {
                 out.extend([0, *addr, *len, at.event, at.ticks, at.pc, at.sp]);
-                let flags = u64::from(*read) * READ
-                    | u64::from(*write) * WRITE
-                    | u64::from(*locked) * LOCKED;
+                let flags = (u64::from(*read) * READ)
+                    | (u64::from(*write) * WRITE)
+                    | (u64::from(*locked) * LOCKED);
                 (ACCESS, flags, *thread)
             }
             Told::Renewed { event, range } => {

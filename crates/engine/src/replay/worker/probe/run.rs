@@ -198,7 +198,7 @@ impl Runner {
             0,
             0,
         ];
-        let at = name - 8 * words.len() as u64 & !15;
+        let at = (name - 8 * words.len() as u64) & !15;
         let _ = access::write_bytes(name, b"probe\0");
         let _ = access::write(at, &words);
         at
@@ -346,13 +346,12 @@ impl Runner {
                     Answer::Value(value) => gs.regs.gpr[RAX] = value as u64,
                     Answer::Fails(why) => return Ended::Failed(why),
                 },
+                Exit::Emulate if emulate::alone(gs, memory, &mut self.cpuid) => {}
                 Exit::Emulate => {
-                    if !emulate::alone(gs, memory, &mut self.cpuid) {
-                        return Ended::Failed(Failure::Signal {
-                            signo: libc::SIGILL,
-                            addr: gs.regs.rip,
-                        });
-                    }
+                    return Ended::Failed(Failure::Signal {
+                        signo: libc::SIGILL,
+                        addr: gs.regs.rip,
+                    });
                 }
                 Exit::Watch => {
                     if let Err(why) = self.writes(gs) {
