@@ -306,15 +306,12 @@ pub fn back(
     Ok(())
 }
 
-/// After which instructions of a run a tick is over: its last, and returns that were followed.
+/// After which instructions of a run a tick is over: returns, and its last if that end says so.
 fn ticks_in(block: &Block, end: &End, ticks: &mut Vec<u16>) {
     ticks.clear();
-    for &at in &block.returns {
-        if at + 1 < end.count {
-            ticks.push(at);
-        }
-    }
-    if end.ticks != 0 && end.count > 0 {
-        ticks.push(end.count - 1);
-    }
+    let done = block.returns.iter().filter(|at| **at < end.count);
+    ticks.extend(done);
+    let last = end.count.checked_sub(1).filter(|_| end.ticks != 0);
+    // A return that was followed has its tick, wherever the block was left then.
+    ticks.extend(last.filter(|last| ticks.last() != Some(last)));
 }

@@ -137,7 +137,7 @@ impl Builder {
             started_ns: started * 1_000_000_000,
             pid: 100,
             schedule: Schedule {
-                time: Default::default(),
+                time: None,
                 policy: "fair".into(),
                 seed: 7,
                 depth: None,
