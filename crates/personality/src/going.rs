@@ -1,0 +1,396 @@
+//! From line to line. In: which way, how far. Out: where it stops, and why.
+//!
+//! Each move is one or a few searches in the workers, for sites that the personality names; what is found there is
+//! judged here, by the same rules for all languages. A frame is told by what a personality calls its number, which a later
+//! call may have again: whoever is called anew under a number isn't the frame that had it before.
+
+use clew_recording::event::ThreadId;
+use clew_timeline::{Direction, Next, Reason, Stops};
+
+use crate::{Error, Frame, Moment, Result, Session, Spot, Within};
+
+/// Where a move has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stop {
+    pub why: Why,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// A line begins.
+    Line,
+    /// The call is over, or goes to begin.
+    Returned,
+    Breakpoint(u32),
+    /// A breakpoint's condition can't be evaluated.
+    Condition(u32, String),
+    /// An exception is raised.
+    Raised,
+    /// Nothing more in that direction.
+    Start,
+    End(Option<Next>),
+    Interrupted,
+}
+
+/// A move.
+#[derive(Clone, Debug)]
+pub(crate) enum Wish {
+    /// To the next line of the thread, wherever.
+    Step {
+        thread: Option<ThreadId>,
+    },
+    /// To the one before.
+    Back {
+        thread: Option<ThreadId>,
+    },
+    /// To the next line of the first of these frames, or of the next one if it is left.
+    Next {
+        thread: ThreadId,
+        frames: Vec<Frame>,
+    },
+    /// To the line before in this frame, or where it was called.
+    BackNext {
+        thread: ThreadId,
+        frame: Frame,
+    },
+    /// Into one of these frames.
+    Finish {
+        thread: ThreadId,
+        frames: Vec<Frame>,
+    },
+    /// To where this frame was entered, and from there into its caller.
+    BackFinish {
+        thread: ThreadId,
+        frame: Frame,
+        entered: bool,
+    },
+    /// To a line behind that one in the first frame, or into the next if it is left.
+    Until {
+        thread: ThreadId,
+        frames: Vec<Frame>,
+        line: u32,
+    },
+    /// To a breakpoint.
+    Continue,
+    BackContinue,
+}
+
+impl Wish {
+    fn direction(&self) -> Direction {
+        match self {
+            Wish::Back { .. }
+            | Wish::BackNext { .. }
+            | Wish::BackFinish { .. }
+            | Wish::BackContinue => Direction::Backward,
+            _ => Direction::Forward,
+        }
+    }
+}
+
+/// What to do at a site.
+enum Judged {
+    Stop(Why),
+    Go,
+}
+
+impl Session {
+    /// To the next line, also one of a function that is called.
+    pub fn step(&mut self, direction: Direction) -> Result<Stop> {
+        let thread = Some(self.thread());
+        self.moved(match direction {
+            Direction::Forward => Wish::Step { thread },
+            Direction::Backward => Wish::Back { thread },
+        })
+    }
+
+    /// To the next line of this function, or of its caller.
+    pub fn next(&mut self, direction: Direction) -> Result<Stop> {
+        let (thread, mut frames) = (self.thread(), self.shown()?);
+        let at_call = self.is_at_call()?;
+        self.moved(match direction {
+            Direction::Forward => Wish::Next { thread, frames },
+            Direction::Backward => {
+                if at_call && frames.len() > 1 {
+                    frames.remove(0);
+                }
+                let frame = frames.swap_remove(0);
+                Wish::BackNext { thread, frame }
+            }
+        })
+    }
+
+    /// Until this function returns; back to where it was called.
+    pub fn finish(&mut self, direction: Direction) -> Result<Stop> {
+        let (thread, mut frames) = (self.thread(), self.shown()?);
+        if frames.len() < 2 {
+            return Err(Error::Refused(
+                "nobody called this: there is nothing to return to; continue instead".into(),
+            ));
+        }
+        let entered = self.is_at_call()?;
+        self.moved(match direction {
+            Direction::Forward => {
+                frames.remove(0);
+                Wish::Finish { thread, frames }
+            }
+            Direction::Backward => {
+                let frame = frames.swap_remove(if entered { 1 } else { 0 });
+                Wish::BackFinish {
+                    thread,
+                    frame,
+                    entered,
+                }
+            }
+        })
+    }
+
+    /// To a line behind this one, or behind the one that is given, in this function or its caller.
+    pub fn until(&mut self, line: Option<u32>) -> Result<Stop> {
+        let (thread, frames) = (self.thread(), self.shown()?);
+        let line = line.map_or(frames[0].line, |line| line.saturating_sub(1));
+        self.moved(Wish::Until {
+            thread,
+            frames,
+            line,
+        })
+    }
+
+    /// To a breakpoint, or the end, or the start.
+    pub fn run(&mut self, direction: Direction) -> Result<Stop> {
+        self.moved(match direction {
+            Direction::Forward => Wish::Continue,
+            Direction::Backward => Wish::BackContinue,
+        })
+    }
+
+    /// Whether the innermost call begins right here.
+    fn is_at_call(&mut self) -> Result<bool> {
+        let moment = self.personality.moment(&mut self.view)?;
+        Ok(moment.is_some_and(|moment| moment.called))
+    }
+
+    /// The frames of the thread that runs, from the innermost that is shown.
+    fn shown(&mut self) -> Result<Vec<Frame>> {
+        let mut frames = self.stack()?;
+        if let Some(first) = frames.iter().position(|frame| !frame.hidden) {
+            frames.drain(..first);
+        }
+        match frames.is_empty() {
+            true => Err(Error::Refused(format!(
+                "the thread that runs here runs no {}; step or continue",
+                self.language()
+            ))),
+            false => Ok(frames),
+        }
+    }
+
+    /// A move that can be undone.
+    fn moved(&mut self, wish: Wish) -> Result<Stop> {
+        self.remember();
+        let stop = self.go(wish);
+        match &stop {
+            // It may stand anywhere.
+            Err(_) => {
+                self.undo()?;
+            }
+            // Nothing of the program's own is before its first line.
+            Ok(Stop { why: Why::Start }) => self.begin()?,
+            Ok(_) => {}
+        }
+        stop
+    }
+
+    pub(crate) fn go(&mut self, mut wish: Wish) -> Result<Stop> {
+        let direction = wish.direction();
+        let mut moment = self.personality.moment(&mut self.view)?;
+        let why = loop {
+            let stops = self.stops(&wish, moment.as_ref())?;
+            self.view.timeline.set_stops(stops);
+            let stop = self.view.timeline.run(direction, None);
+            self.view.timeline.set_stops(Default::default());
+            match stop?.reason {
+                Reason::Start | Reason::Arrived => break Why::Start,
+                Reason::End(next) => break Why::End(Some(next)),
+                Reason::Interrupted => break Why::Interrupted,
+                Reason::Break | Reason::Watch { .. } | Reason::Event(_) => {}
+            }
+            moment = self.personality.moment(&mut self.view)?;
+            let judged = match &moment {
+                Some(moment) => match self.breakpoint(moment)? {
+                    Some(why) => Judged::Stop(why),
+                    None => self.judge(&mut wish, moment)?,
+                },
+                None if self.at_raises && self.personality.is_raised(&mut self.view)? => {
+                    Judged::Stop(Why::Raised)
+                }
+                None => Judged::Go,
+            };
+            if let Judged::Stop(why) = judged {
+                break why;
+            }
+        };
+        Ok(Stop { why })
+    }
+
+    fn stops(&mut self, wish: &Wish, from: Option<&Moment>) -> Result<Stops> {
+        let within = match wish {
+            Wish::Step { thread } | Wish::Back { thread } => Some(Within::Any {
+                thread: *thread,
+                from,
+            }),
+            Wish::Next { thread, frames } | Wish::Until { thread, frames, .. } => {
+                Some(Within::Frames {
+                    thread: *thread,
+                    frames,
+                    any: false,
+                })
+            }
+            Wish::Finish { thread, frames } => Some(Within::Frames {
+                thread: *thread,
+                frames,
+                any: true,
+            }),
+            Wish::BackNext { thread, frame } => Some(Within::Frames {
+                thread: *thread,
+                frames: std::slice::from_ref(frame),
+                any: false,
+            }),
+            Wish::BackFinish {
+                thread,
+                frame,
+                entered,
+            } => Some(Within::Frames {
+                thread: *thread,
+                frames: std::slice::from_ref(frame),
+                any: *entered,
+            }),
+            Wish::Continue | Wish::BackContinue => None,
+        };
+        let mut stops = match self.at_raises {
+            true => self.personality.raises(&mut self.view)?.unwrap_or_default(),
+            false => Stops::default(),
+        };
+        if let Some(within) = within {
+            stops.sites = self.personality.lines(&mut self.view, within)?;
+        }
+        let spots: Vec<Spot> = self
+            .breakpoints
+            .iter()
+            .map(|one| one.spot.clone())
+            .collect();
+        if !spots.is_empty() {
+            let sites = self.personality.spots(&mut self.view, &spots)?;
+            stops.sites.extend(sites);
+        }
+        Ok(stops)
+    }
+
+    /// The breakpoint that counts at this moment.
+    fn breakpoint(&mut self, moment: &Moment) -> Result<Option<Why>> {
+        let mut hit = None;
+        for n in 0..self.breakpoints.len() {
+            let spot = self.breakpoints[n].spot.clone();
+            // All are asked: they learn by it.
+            if self.personality.is_spot(&mut self.view, moment, &spot)? && hit.is_none() {
+                hit = Some(n);
+            }
+        }
+        let Some(n) = hit else {
+            return Ok(None);
+        };
+        let number = self.breakpoints[n].number;
+        if let Some(condition) = self.breakpoints[n].condition.clone() {
+            match self.value(0, &condition)?.0 {
+                crate::Value::Is { truth: false, .. } => return Ok(None),
+                crate::Value::Is { .. } => {}
+                crate::Value::Undefined(why) => return Ok(Some(Why::Condition(number, why))),
+            }
+        }
+        self.breakpoints[n].hits += 1;
+        if self.breakpoints[n].temporary {
+            self.breakpoints.remove(n);
+        }
+        Ok(Some(Why::Breakpoint(number)))
+    }
+
+    fn judge(&mut self, wish: &mut Wish, moment: &Moment) -> Result<Judged> {
+        let line = moment.begins && !moment.frame.hidden;
+        let id = moment.frame.id;
+        let stop = |stop: bool, why| match stop {
+            true => Judged::Stop(why),
+            false => Judged::Go,
+        };
+        Ok(match wish {
+            Wish::Step { thread } | Wish::Back { thread } => {
+                let own = thread.is_none_or(|thread| thread == moment.thread);
+                stop(line && own, Why::Line)
+            }
+            Wish::Next { thread, frames }
+            | Wish::Finish { thread, frames }
+            | Wish::Until { thread, frames, .. }
+                if *thread != moment.thread || !frames.iter().any(|frame| frame.id == id) =>
+            {
+                Judged::Go
+            }
+            Wish::Next { frames, .. }
+            | Wish::Finish { frames, .. }
+            | Wish::Until { frames, .. }
+                if moment.called =>
+            {
+                // Another call under that number: the frame is gone, and all within it.
+                let gone = frames.iter().position(|frame| frame.id == id);
+                frames.drain(..gone.map_or(0, |gone| gone + 1));
+                Judged::Go
+            }
+            Wish::Next { .. } => stop(line, Why::Line),
+            Wish::Finish { .. } => stop(!moment.frame.hidden, Why::Returned),
+            Wish::Until {
+                frames, line: last, ..
+            } => {
+                let own = frames[0].id == id;
+                stop(line && (!own || moment.frame.line > *last), Why::Line)
+            }
+            Wish::BackNext { thread, frame } => {
+                if *thread != moment.thread || frame.id != id {
+                    Judged::Go
+                } else if line {
+                    Judged::Stop(Why::Line)
+                } else if moment.enters {
+                    self.go_into_caller(frame)?
+                } else {
+                    Judged::Go
+                }
+            }
+            Wish::BackFinish {
+                thread,
+                frame,
+                entered,
+            } => {
+                if *thread != moment.thread || frame.id != id {
+                    Judged::Go
+                } else if *entered {
+                    Judged::Stop(Why::Returned)
+                } else if moment.enters {
+                    *entered = true;
+                    self.go_into_caller(frame)?
+                } else {
+                    Judged::Go
+                }
+            }
+            Wish::Continue | Wish::BackContinue => Judged::Go,
+        })
+    }
+
+    /// At a frame's beginning: its caller's is the frame to look at from now on.
+    fn go_into_caller(&mut self, frame: &mut Frame) -> Result<Judged> {
+        let stack = self.stack()?;
+        let mut callers = stack.into_iter().skip(1);
+        match callers.find(|caller| !caller.hidden) {
+            Some(caller) => {
+                *frame = caller;
+                Ok(Judged::Go)
+            }
+            None => Ok(Judged::Stop(Why::Start)),
+        }
+    }
+}
