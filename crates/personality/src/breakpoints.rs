@@ -55,9 +55,13 @@ impl std::fmt::Display for Spot {
     }
 }
 
+/// A function's, with its classes (`Bank.move`) or its packages (`Bank::move`). A single colon is nobody's: it comes before a
+/// line's number.
 fn is_name(text: &str) -> bool {
-    let inside = |c: char| c.is_alphanumeric() || "_.<>:".contains(c);
-    text.chars().all(inside) && text.starts_with(|c: char| c.is_alphabetic() || "_<".contains(c))
+    let inside = |c: char| c.is_alphanumeric() || "_.<>".contains(c);
+    let mut parts = text.split("::");
+    parts.all(|part| part.chars().all(inside) && !part.is_empty())
+        && text.starts_with(|c: char| c.is_alphabetic() || "_<".contains(c))
 }
 
 #[cfg(test)]
@@ -77,8 +81,14 @@ mod tests {
             Spot::parse("Bank.move", None).unwrap(),
             Spot::Function { name }
         );
+        let name = "Bank::move".to_string();
+        assert_eq!(
+            Spot::parse("Bank::move", None).unwrap(),
+            Spot::Function { name }
+        );
         assert!(Spot::parse("7", None).is_err());
         assert!(Spot::parse("a b", Some("c.py")).is_err());
         assert!(Spot::parse("x.py:0", None).is_err());
+        assert!(Spot::parse("Bank::", None).is_err());
     }
 }

@@ -202,11 +202,15 @@ impl Session {
 
     pub(crate) fn go(&mut self, mut wish: Wish) -> Result<Stop> {
         let direction = wish.direction();
+        let lowest = match direction {
+            Direction::Backward => self.lowest(),
+            Direction::Forward => None,
+        };
         let mut moment = self.personality.moment(&mut self.view)?;
         let why = loop {
             let stops = self.stops(&wish, moment.as_ref())?;
             self.view.timeline.set_stops(stops);
-            let stop = self.view.timeline.run(direction, None);
+            let stop = self.view.timeline.run(direction, lowest);
             self.view.timeline.set_stops(Default::default());
             match stop?.reason {
                 Reason::Start | Reason::Arrived => break Why::Start,

@@ -19,10 +19,11 @@ pub struct Session {
     pub(crate) at_raises: bool,
     /// Places before each move.
     pub(crate) before: Vec<At>,
-    /// So many moves can be undone.
-    first: Option<At>,
+    /// The main program's first line: no move leads to what came before it.
+    first: Option<(At, Position)>,
 }
 
+/// So many moves can be undone.
 const MOST_UNDONE: usize = 1_000;
 
 impl Session {
@@ -58,7 +59,7 @@ impl Session {
 
     /// To the first line of the main program.
     pub fn begin(&mut self) -> Result<()> {
-        if let Some(first) = self.first {
+        if let Some((first, _)) = self.first {
             return Ok(self.view.timeline.return_to(first)?);
         }
         self.view.timeline.seek(Target::Start)?;
@@ -88,9 +89,15 @@ impl Session {
                     frames: vec![moment.frame],
                 })?;
             }
-            self.first = Some(self.view.timeline.at());
+            let position = self.position()?;
+            self.first = Some((self.view.timeline.at(), position));
             return Ok(());
         }
+    }
+
+    /// Where moves backwards end: what an interpreter executes in its own language before the main program isn't shown.
+    pub(crate) fn lowest(&self) -> Option<Position> {
+        self.first.map(|(_, position)| position)
     }
 
     pub fn position(&mut self) -> Result<Position> {
