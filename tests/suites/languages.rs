@@ -296,6 +296,7 @@ fn nexts(python: &Interpreter) -> Result<(), Failed> {
         "finish",
         "undo",
         "reverse-finish",
+        "start",
         "tbreak fact if n == 1",
         "continue",
         "where",
@@ -319,9 +320,10 @@ fn nexts(python: &Interpreter) -> Result<(), Failed> {
         .or_else(|_| expect("finished", &rest[2], "<module>"))?;
     same("undone", place(&rest[3]), place(&rest[1]))?;
     same("called from", place(&rest[4]), place(&rest[2]))?;
-    expect("recursion", &rest[6], "fact()")?;
-    same("its depth", rest[7].matches(")fact").count(), 4)?;
-    expect("in a caller", &rest[9], "fact()")
+    same("the start", place(&rest[5]), lines[0].place())?;
+    expect("recursion", &rest[7], "fact()")?;
+    same("its depth", rest[8].matches(")fact").count(), 4)?;
+    expect("in a caller", &rest[10], "fact()")
 }
 
 /// Lines, functions, conditions; both ways.
@@ -443,7 +445,7 @@ fn race(python: &Interpreter) -> Result<(), Failed> {
     let commands = [
         "break second",
         "continue",
-        "threads",
+        "where 1",
         "tbreak race.py:22",
         "continue",
         "p count",

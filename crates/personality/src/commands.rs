@@ -109,7 +109,12 @@ pub const COMMANDS: [(&str, &str, &str, &str); 33] = [
         "EXPR",
         "to the line that made EXPR what it is here",
     ),
-    ("where", "w bt", "", "the calls under way, outermost first"),
+    (
+        "where",
+        "w bt",
+        "[THREAD]",
+        "the calls under way, of this thread or another one, outermost first",
+    ),
     ("up", "u", "[N]", "look at the caller"),
     ("down", "d", "[N]", "look at what it called"),
     ("threads", "", "", "the threads, and where they are"),
@@ -230,7 +235,7 @@ impl Commands {
                 _ => Ok("there is no such breakpoint; break tells all\n".into()),
             },
             "watch" => self.watch(rest),
-            "where" => self.stack(),
+            "where" => self.stack(rest),
             "up" => self.look(rest, 1),
             "down" => self.look(rest, -1),
             "threads" => self.threads(),
@@ -430,11 +435,27 @@ impl Commands {
         }
     }
 
-    fn stack(&mut self) -> Result<String> {
-        let stack = self.session.stack()?;
+    fn stack(&mut self, of: &str) -> Result<String> {
+        let running = self.session.thread();
+        let thread = match of.parse() {
+            Ok(thread) => thread,
+            Err(_) if of.is_empty() => running,
+            Err(_) => {
+                return Ok(format!(
+                    "{of:?} is no thread's number; threads tells them\n"
+                ));
+            }
+        };
+        if !self.session.threads()?.contains(&thread) && thread != running {
+            return Ok(format!(
+                "there is no thread {thread} here; threads tells them\n"
+            ));
+        }
+        let stack = self.session.stack_of(thread)?;
         let mut text = String::new();
         for (n, frame) in stack.iter().enumerate().rev() {
-            let mark = if n == self.frame { '>' } else { ' ' };
+            let looked_at = n == self.frame && thread == running;
+            let mark = if looked_at { '>' } else { ' ' };
             let source = self.text(&frame.file, frame.line).unwrap_or_default();
             let Frame {
                 file,

@@ -5,7 +5,7 @@
 //! call may have again: whoever is called anew under a number isn't the frame that had it before.
 
 use clew_recording::event::ThreadId;
-use clew_timeline::{Direction, Next, Reason, Stops};
+use clew_timeline::{At, Direction, Next, Position, Reason, Stops};
 
 use crate::{Error, Frame, Moment, Result, Session, Spot, Within};
 
@@ -87,6 +87,29 @@ impl Wish {
     }
 }
 
+/// So much work before a place is looked at first, for the lines before it.
+const NEAR: u64 = 3_000;
+
+/// Lines of a thread that follow on each other, in order.
+#[derive(Default)]
+pub(crate) struct Passed {
+    thread: ThreadId,
+    lines: Vec<At>,
+}
+
+impl Passed {
+    /// The line before this place, if both are known.
+    fn before(&self, thread: ThreadId, here: &At) -> Option<At> {
+        let at = self.lines.iter().rposition(|line| is_same(line, here))?;
+        let before = at.checked_sub(1)?;
+        (self.thread == thread).then(|| self.lines[before])
+    }
+}
+
+fn is_same(a: &At, b: &At) -> bool {
+    (a.event, a.ticks, a.pc, a.sp) == (b.event, b.ticks, b.pc, b.sp)
+}
+
 /// What to do at a site.
 enum Judged {
     Stop(Why),
@@ -96,18 +119,25 @@ enum Judged {
 impl Session {
     /// To the next line, also one of a function that is called.
     pub fn step(&mut self, direction: Direction) -> Result<Stop> {
-        let thread = Some(self.thread());
-        self.moved(match direction {
-            Direction::Forward => Wish::Step { thread },
-            Direction::Backward => Wish::Back { thread },
-        })
+        let thread = self.thread();
+        let of = Some(thread);
+        match direction {
+            Direction::Forward => self.moved(|session| session.go(Wish::Step { thread: of })),
+            // Other threads may come to a breakpoint in between, and exceptions are no lines.
+            Direction::Backward
+                if self.at_raises || !self.breakpoints.is_empty() && self.threads()?.len() > 1 =>
+            {
+                self.moved(|session| session.go(Wish::Back { thread: of }))
+            }
+            Direction::Backward => self.moved(|session| session.step_back(thread)),
+        }
     }
 
     /// To the next line of this function, or of its caller.
     pub fn next(&mut self, direction: Direction) -> Result<Stop> {
         let (thread, mut frames) = (self.thread(), self.shown()?);
         let at_call = self.is_at_call()?;
-        self.moved(match direction {
+        let wish = match direction {
             Direction::Forward => Wish::Next { thread, frames },
             Direction::Backward => {
                 if at_call && frames.len() > 1 {
@@ -116,7 +146,8 @@ impl Session {
                 let frame = frames.swap_remove(0);
                 Wish::BackNext { thread, frame }
             }
-        })
+        };
+        self.moved(|session| session.go(wish))
     }
 
     /// Until this function returns; back to where it was called.
@@ -128,7 +159,7 @@ impl Session {
             ));
         }
         let entered = self.is_at_call()?;
-        self.moved(match direction {
+        let wish = match direction {
             Direction::Forward => {
                 frames.remove(0);
                 Wish::Finish { thread, frames }
@@ -141,26 +172,29 @@ impl Session {
                     entered,
                 }
             }
-        })
+        };
+        self.moved(|session| session.go(wish))
     }
 
     /// To a line behind this one, or behind the one that is given, in this function or its caller.
     pub fn until(&mut self, line: Option<u32>) -> Result<Stop> {
         let (thread, frames) = (self.thread(), self.shown()?);
         let line = line.map_or(frames[0].line, |line| line.saturating_sub(1));
-        self.moved(Wish::Until {
+        let wish = Wish::Until {
             thread,
             frames,
             line,
-        })
+        };
+        self.moved(|session| session.go(wish))
     }
 
     /// To a breakpoint, or the end, or the start.
     pub fn run(&mut self, direction: Direction) -> Result<Stop> {
-        self.moved(match direction {
+        let wish = match direction {
             Direction::Forward => Wish::Continue,
             Direction::Backward => Wish::BackContinue,
-        })
+        };
+        self.moved(|session| session.go(wish))
     }
 
     /// Whether the innermost call begins right here.
@@ -185,9 +219,9 @@ impl Session {
     }
 
     /// A move that can be undone.
-    fn moved(&mut self, wish: Wish) -> Result<Stop> {
+    fn moved(&mut self, go: impl FnOnce(&mut Session) -> Result<Stop>) -> Result<Stop> {
         self.remember();
-        let stop = self.go(wish);
+        let stop = go(self);
         match &stop {
             // It may stand anywhere.
             Err(_) => {
@@ -200,17 +234,86 @@ impl Session {
         stop
     }
 
-    pub(crate) fn go(&mut self, mut wish: Wish) -> Result<Stop> {
-        let direction = wish.direction();
-        let lowest = match direction {
+    /// To the line before of this thread. A search backwards for one line costs as much as one for many, so those
+    /// before it are remembered.
+    fn step_back(&mut self, thread: ThreadId) -> Result<Stop> {
+        let here = self.view.timeline.at();
+        if self.passed.before(thread, &here).is_none() {
+            let breakpoints = std::mem::take(&mut self.breakpoints);
+            let lines = self.lines_before(thread);
+            self.breakpoints = breakpoints;
+            match lines? {
+                Some(lines) => self.passed = Passed { thread, lines },
+                None => {
+                    self.view.timeline.return_to(here)?;
+                    let why = Why::Interrupted;
+                    return Ok(Stop { why });
+                }
+            }
+        }
+        let Some(before) = self.passed.before(thread, &here) else {
+            return Ok(Stop { why: Why::Start });
+        };
+        self.view.timeline.return_to(before)?;
+        let why = match self.personality.moment(&mut self.view)? {
+            Some(moment) => self.breakpoint(&moment)?,
+            None => None,
+        };
+        let why = why.unwrap_or(Why::Line);
+        Ok(Stop { why })
+    }
+
+    /// Lines of a thread before this place, the nearest ones at least, and this place itself; none if interrupted.
+    fn lines_before(&mut self, thread: ThreadId) -> Result<Option<Vec<At>>> {
+        let end = self.position()?;
+        let here = self.view.timeline.at();
+        let first = self.first.map_or(here, |(first, _)| first);
+        let mut way = NEAR;
+        loop {
+            let from = here.work.saturating_sub(way);
+            let mut lines = Vec::new();
+            let whole = from <= first.work;
+            if whole {
+                self.begin()?;
+                if first.thread == thread && !is_same(&first, &here) {
+                    lines.push(first);
+                }
+            } else {
+                self.view.timeline.go_to_work(from)?;
+            }
+            loop {
+                let of = Some(thread);
+                let stop = self.go_up_to(Wish::Step { thread: of }, Some(end))?;
+                let at = self.view.timeline.at();
+                match stop.why {
+                    Why::Line if !is_same(&at, &here) => lines.push(at),
+                    Why::Interrupted => return Ok(None),
+                    _ => break,
+                }
+            }
+            if whole || !lines.is_empty() {
+                lines.push(here);
+                return Ok(Some(lines));
+            }
+            way = way.saturating_mul(8);
+        }
+    }
+
+    pub(crate) fn go(&mut self, wish: Wish) -> Result<Stop> {
+        let until = match wish.direction() {
             Direction::Backward => self.lowest(),
             Direction::Forward => None,
         };
+        self.go_up_to(wish, until)
+    }
+
+    fn go_up_to(&mut self, mut wish: Wish, until: Option<Position>) -> Result<Stop> {
+        let direction = wish.direction();
         let mut moment = self.personality.moment(&mut self.view)?;
         let why = loop {
             let stops = self.stops(&wish, moment.as_ref())?;
             self.view.timeline.set_stops(stops);
-            let stop = self.view.timeline.run(direction, lowest);
+            let stop = self.view.timeline.run(direction, until);
             self.view.timeline.set_stops(Default::default());
             match stop?.reason {
                 Reason::Start | Reason::Arrived => break Why::Start,

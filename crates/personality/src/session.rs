@@ -4,7 +4,7 @@ use clew_recording::event::{StreamId, ThreadId};
 use clew_recording::reader::Recording;
 use clew_timeline::{At, Direction, Position, Reason, Stops, Target, Timeline};
 
-use crate::going::{Stop, Why, Wish};
+use crate::going::{Passed, Stop, Why, Wish};
 use crate::{
     Breakpoint, Error, Frame, Personality, Question, Result, Spot, Told, Value, View, What,
     recognise,
@@ -20,7 +20,8 @@ pub struct Session {
     /// Places before each move.
     pub(crate) before: Vec<At>,
     /// The main program's first line: no move leads to what came before it.
-    first: Option<(At, Position)>,
+    pub(crate) first: Option<(At, Position)>,
+    pub(crate) passed: Passed,
 }
 
 /// So many moves can be undone.
@@ -44,6 +45,7 @@ impl Session {
             at_raises: false,
             before: Vec::new(),
             first: None,
+            passed: Passed::default(),
         };
         session.begin()?;
         Ok(session)

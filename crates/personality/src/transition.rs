@@ -235,21 +235,23 @@ impl Search<'_, '_> {
 
     fn tell(&mut self, before: Probe, after: Probe, to: bool) -> Result<Flip> {
         let across = before.value.truth().is_none();
-        let timeline = &mut self.session.view.timeline;
-        timeline.return_to(before.at)?;
-        let mut thread = self.session.thread();
-        let mut exactly = None;
-        let several = self.session.threads()?.len() > 1;
-        if !across && after.value.truth().is_some() && (self.sought.any_place || several) {
-            let found = self.inside(&before, &after)?;
-            if let Some((position, by)) = found {
-                thread = by;
-                exactly = Some(position).filter(|_| self.sought.any_place);
-            }
+        // The line that began last needn't have done it: it may have returned, and its caller's line, which began before,
+        // goes on; or another thread's. The instruction decides.
+        let exactly = self.inside(&before, &after)?;
+        let thread = self.session.thread();
+        let mut stack = match self.session.stack_of(thread) {
+            // In the midst of a call a frame may be half made.
+            Err(Error::Refused(_)) => Vec::new(),
+            stack => stack?,
+        };
+        if stack.iter().all(|frame| frame.hidden) {
+            self.session.view.timeline.return_to(before.at)?;
+            stack = self.session.stack()?;
         }
-        self.session.view.timeline.return_to(before.at)?;
-        // A line of another thread, that began before, may have done it.
-        let stack = self.session.stack_of(thread)?;
+        if let Some(shown) = stack.iter().position(|frame| !frame.hidden) {
+            stack.drain(..shown);
+        }
+        let exactly = Some(exactly).filter(|_| self.sought.any_place);
         let values = self.values(&before, &after)?;
         Ok(Flip {
             before,
@@ -263,8 +265,8 @@ impl Search<'_, '_> {
         })
     }
 
-    /// The instruction that does it, and its thread.
-    fn inside(&mut self, a: &Probe, b: &Probe) -> Result<Option<(Position, ThreadId)>> {
+    /// The instruction that does it. Stands there afterwards.
+    fn inside(&mut self, a: &Probe, b: &Probe) -> Result<Position> {
         let (mut low, mut high) = (a.position, b.position);
         while let Some(middle) = self.session.view.timeline.between(low, high)? {
             self.session.view.timeline.seek(Target::Position(middle))?;
@@ -275,7 +277,7 @@ impl Search<'_, '_> {
             }
         }
         self.session.view.timeline.seek(Target::Position(low))?;
-        Ok(Some((low, self.session.thread())))
+        Ok(low)
     }
 
     /// The whole expression, and the sides of a comparison.

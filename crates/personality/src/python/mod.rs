@@ -29,6 +29,8 @@ const MOST_THREADS: usize = 10_000;
 /// Of so many frames the lines are looked at one by one; the others, further out, stop at any instruction.
 const NEAR_FRAMES: usize = 8;
 const FS_BASE: usize = 18;
+/// The beginning of a file's name that is no file: the interpreter's own machinery.
+const HIDDEN: &[u8; 8] = b"<frozen ";
 /// In an exception object.
 const TRACEBACK: u64 = 40;
 
@@ -191,7 +193,7 @@ impl Python {
             function: code.qualified.clone(),
             file: code.file.clone(),
             line: code.line(instruction).unwrap_or(code.first_line()),
-            hidden: code.file.starts_with("<frozen "),
+            hidden: code.file.as_bytes().starts_with(HIDDEN),
         }
     }
 
@@ -330,7 +332,11 @@ impl Personality for Python {
                 thread,
                 from: Some(from),
             } => {
-                let mut condition = frame.equals(from.frame.id).not();
+                // What is hidden isn't stopped at: a search backwards would begin anew at each call in it.
+                let file = self.agent_code().word(self.layout.file);
+                let begins = file.word(self.layout.text);
+                let hidden = begins.equals(u64::from_le_bytes(*HIDDEN));
+                let mut condition = frame.equals(from.frame.id).not().and(hidden.not());
                 if !from.frame.hidden {
                     let code = self.code(view, from.frame.code)?;
                     let wide = Agent::within(&place, &code.ranges());
