@@ -100,6 +100,10 @@ def early():
         finally:
             i = 'left'
 
+def table(n):
+    return [[x * y for x in range(n)]
+            for y in range(n) if y]
+
 g = numbers(3)
 a = next(g)
 b = g.send(9)
@@ -110,9 +114,8 @@ e = drive(all_of(3))
 f = noted([], what='x')
 h = tries()
 k = early()
-grid = [[x * y for x in range(2)]
-        for y in range(2) if y]
-some = {x for x in 'ab'} | {y: 1 for y in 'c'}.keys()
+grid = table(2)
+some = set('ab') | {'c': 1}.keys()
 if (n := len(grid)) > 0: n += 1
 try:
     first, *rest = ()

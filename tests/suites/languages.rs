@@ -11,8 +11,12 @@ use libtest_mimic::{Arguments, Failed, Trial};
 type Check = fn(&Interpreter) -> Result<(), Failed>;
 
 fn main() {
-    let python: [(&str, Check); 7] = [
+    let python: [(&str, Check); 9] = [
         ("steps", |python| steps(python, "basics.py")),
+        ("steps through generators and coroutines", |python| {
+            steps(python, "flows.py")
+        }),
+        ("steps through a module of its own", own_module),
         ("steps through the library", |python| {
             steps(python, "library.py")
         }),
@@ -50,23 +54,43 @@ struct Interpreter {
     name: String,
 }
 
-/// The distribution's, and those in `CLEW_PYTHONS`, with colons between them.
+/// The distribution's, the one that is found first, which may be built by oneself, and those in `CLEW_PYTHONS`, with colons
+/// between them; of versions that are supported.
 fn pythons() -> Vec<Interpreter> {
     let others = std::env::var("CLEW_PYTHONS").unwrap_or_default();
     let named = others.split(':').filter(|name| !name.is_empty());
-    let all = std::iter::once("/usr/bin/python3").chain(named);
-    let known = |program: &str| {
+    let all = ["/usr/bin/python3", "python3"].into_iter().chain(named);
+    let mut known: Vec<Interpreter> = Vec::new();
+    for program in all {
         let told = Command::new(program)
-            .args(["-c", "import sys; print('%d.%d.%d' % sys.version_info[:3])"])
-            .output()
-            .ok()?;
-        let version = String::from_utf8(told.stdout).ok()?;
-        Some(Interpreter {
-            program: program.into(),
-            name: format!("python{}", version.trim()),
-        })
-    };
-    all.filter_map(known).collect()
+            .args([
+                "-c",
+                "import sys; print('%d.%d.%d' % sys.version_info[:3], sys.executable)",
+            ])
+            .output();
+        let Some(told) = told
+            .ok()
+            .and_then(|told| String::from_utf8(told.stdout).ok())
+        else {
+            continue;
+        };
+        let Some((version, program)) = told.trim().split_once(' ') else {
+            continue;
+        };
+        let name = format!("python{version}");
+        let minor = version
+            .split('.')
+            .nth(1)
+            .and_then(|minor| minor.parse().ok());
+        let fits = minor.is_some_and(|minor: u32| (11..=13).contains(&minor));
+        if fits && !known.iter().any(|one| one.name == name) {
+            known.push(Interpreter {
+                program: program.into(),
+                name,
+            });
+        }
+    }
+    known
 }
 
 fn script(name: &str) -> PathBuf {
@@ -239,7 +263,7 @@ const VALUES: usize = 9;
 
 fn steps(python: &Interpreter, name: &str) -> Result<(), Failed> {
     let lines: Vec<Line> = oracle(python, name).into_iter().take(MOST).collect();
-    assert!(lines.len() > 150, "the oracle tells {} lines", lines.len());
+    assert!(lines.len() > 100, "the oracle tells {} lines", lines.len());
     let mut commands = Vec::new();
     for n in 0..lines.len() {
         if n % VALUES == 0 {
@@ -256,7 +280,8 @@ fn steps(python: &Interpreter, name: &str) -> Result<(), Failed> {
         }
     }
     commands.push("reverse-step");
-    let answers = ask(&record(python, name, name), &commands);
+    let test = name.rsplit('/').next().unwrap_or(name);
+    let answers = ask(&record(python, test, name), &commands);
     let mut answers = answers.iter();
     let mut next = || answers.next().map_or("", String::as_str);
     for (n, line) in lines.iter().enumerate() {
@@ -277,6 +302,16 @@ fn steps(python: &Interpreter, name: &str) -> Result<(), Failed> {
         }
     }
     expect("before the first line", next(), "the beginning")
+}
+
+/// A program of the interpreter's own distribution.
+fn own_module(python: &Interpreter) -> Result<(), Failed> {
+    let told = plain(python)
+        .args(["-c", "import os; print(os.path.dirname(os.__file__))"])
+        .output()
+        .expect("python starts");
+    let folder = String::from_utf8_lossy(&told.stdout).trim().to_string();
+    steps(python, &format!("{folder}/this.py"))
 }
 
 /// `next` leads to the next line that isn't deeper, and back.
