@@ -4,7 +4,7 @@ package DB;
 my $own = __FILE__;
 sub DB {
     my ($package, $file, $line) = caller;
-    return if $file =~ m{^/usr/};
+    return if ${^GLOBAL_PHASE} ne q(RUN);
     my $sub = (caller 1)[3] // '';
     $sub =~ s/.*:://;
     $sub = 'main program' if $sub eq '' || $sub eq '(eval)' || $sub eq 'BEGIN';

@@ -494,10 +494,30 @@ fn race(python: &Interpreter) -> Result<(), Failed> {
     expect("its updates", &answers[6], "40")?;
     expect("who made it more", &answers[7], "second()")?;
     // After the other thread's updates it is 31 again.
-    let words = ["watch", "--lang", "python", "count < 40 or count > 45"];
+    let commands = [
+        "break race.py:22",
+        "continue",
+        "when",
+        "break race.py:11 if count == 31",
+        "continue",
+        "when",
+    ];
+    let answers = ask(&recording, &commands);
+    let (from, to) = (answers[3].trim(), answers[6].trim());
+    let words = [
+        "watch",
+        "--lang",
+        "python",
+        "--from",
+        from,
+        "--to",
+        to,
+        "count < 40",
+    ];
     let all = told(&recording, &words);
-    let function = all["flip"]["stack"][0]["function"].as_str();
-    expect("it was less", function.unwrap_or("none"), "first")
+    let frame = &all["flip"]["stack"][0];
+    same("it was less", frame["line"].as_u64(), Some(15))?;
+    same("by", frame["function"].as_str(), Some("first"))
 }
 
 fn perl_steps(perl: &Interpreter) -> Result<(), Failed> {

@@ -87,7 +87,7 @@ pub const COMMANDS: [(&str, &str, &str, &str); 33] = [
         "raised",
         "",
         "",
-        "back to where the last exception was raised",
+        "back to where the last exception was raised; from the end, the one that ended it",
     ),
     (
         "exceptions",
@@ -363,13 +363,8 @@ impl Commands {
     }
 
     fn raised(&mut self) -> Result<String> {
-        let before = self.session.at_raises;
-        let breakpoints = std::mem::take(&mut self.session.breakpoints);
-        self.session.at_raises = true;
-        let stop = self.session.run(Direction::Backward);
-        self.session.at_raises = before;
-        self.session.breakpoints = breakpoints;
-        self.arrive(Some(&stop?))
+        let stop = self.session.raised()?;
+        self.arrive(Some(&stop))
     }
 
     fn breaks(&mut self, text: &str, temporary: bool) -> Result<String> {

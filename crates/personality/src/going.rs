@@ -327,9 +327,10 @@ impl Session {
                     Some(why) => Judged::Stop(why),
                     None => self.judge(&mut wish, moment)?,
                 },
-                None if self.at_raises && self.personality.is_raised(&mut self.view)? => {
-                    Judged::Stop(Why::Raised)
-                }
+                None if self.at_raises => match self.personality.raised(&mut self.view)? {
+                    Some(raised) if raised.new => Judged::Stop(Why::Raised),
+                    _ => Judged::Go,
+                },
                 None => Judged::Go,
             };
             if let Judged::Stop(why) = judged {
@@ -374,7 +375,10 @@ impl Session {
             Wish::Continue | Wish::BackContinue => None,
         };
         let mut stops = match self.at_raises {
-            true => self.personality.raises(&mut self.view)?.unwrap_or_default(),
+            true => {
+                let raises = self.personality.raises(&mut self.view, false)?;
+                raises.unwrap_or_default()
+            }
             false => Stops::default(),
         };
         if let Some(within) = within {
@@ -458,7 +462,9 @@ impl Session {
                 stop(line && (!own || moment.frame.line > *last), Why::Line)
             }
             Wish::BackNext { thread, frame } => {
-                if *thread != moment.thread || frame.id != id {
+                // After a frame is gone, others may be in its place.
+                let own = frame.id == id && frame.code == moment.frame.code;
+                if *thread != moment.thread || !own {
                     Judged::Go
                 } else if line {
                     Judged::Stop(Why::Line)

@@ -10,6 +10,7 @@
 //! * `agent`: conditions that are asked in the midst of a run
 //! * `session`, `going`: a place among lines; next, step, finish, until and their ways back
 //! * `breakpoints`: where to stop
+//! * `exceptions`: back to where one was raised
 //! * `transition`: the line that makes a condition true, or false
 //! * `prompt`, `commands`: what people type, and what they read
 //! * `python`, `perl`: the languages
@@ -19,6 +20,7 @@
 mod agent;
 mod breakpoints;
 mod commands;
+mod exceptions;
 mod going;
 mod perl;
 pub mod prompt;
@@ -78,11 +80,12 @@ pub trait Personality {
     /// Whether a line of this spot begins at this moment. What is new of its file is learnt.
     fn is_spot(&mut self, view: &mut View, moment: &Moment, spot: &Spot) -> Result<bool>;
 
-    /// What stops where an exception is raised; nothing for languages without.
-    fn raises(&mut self, view: &mut View) -> Result<Option<Stops>>;
+    /// What stops where an exception is raised, or only where one may leave the outermost call; nothing for languages without.
+    /// May be more than that.
+    fn raises(&mut self, view: &mut View, ends: bool) -> Result<Option<Stops>>;
 
-    /// At such a stop: the exception is new, and not on its way through a caller.
-    fn is_raised(&mut self, view: &mut View) -> Result<bool>;
+    /// At such a stop: the exception that is on its way.
+    fn raised(&mut self, view: &mut View) -> Result<Option<Raised>>;
 
     /// Sites one of which comes early in the main program; [`Personality::is_main`] tells.
     fn main(&mut self, view: &mut View) -> Result<Vec<Sites>>;
@@ -140,6 +143,17 @@ pub struct Moment {
     pub enters: bool,
     /// It is called here: it wasn't there before.
     pub called: bool,
+}
+
+/// An exception on its way through a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Raised {
+    /// It was raised here, and not in a function that was called.
+    pub new: bool,
+    /// No call is left that could handle it.
+    pub ends: bool,
+    /// The same for the same exception.
+    pub what: u64,
 }
 
 /// What is asked in a frame of the running thread.

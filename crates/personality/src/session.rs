@@ -22,6 +22,8 @@ pub struct Session {
     /// The main program's first line: no move leads to what came before it.
     pub(crate) first: Option<(At, Position)>,
     pub(crate) passed: Passed,
+    /// The main program's frame, and its thread.
+    pub(crate) main: Option<(ThreadId, Frame)>,
 }
 
 /// So many moves can be undone.
@@ -46,6 +48,7 @@ impl Session {
             before: Vec::new(),
             first: None,
             passed: Passed::default(),
+            main: None,
         };
         session.begin()?;
         Ok(session)
@@ -85,6 +88,7 @@ impl Session {
             if !self.personality.is_main(&mut self.view, &moment)? {
                 continue;
             }
+            self.main = Some((moment.thread, moment.frame.clone()));
             if !moment.begins {
                 self.go(Wish::Next {
                     thread: moment.thread,

@@ -130,7 +130,21 @@ impl Search<'_, '_> {
         timeline.seek(self.sought.to.unwrap_or(Target::End))?;
         self.go_to_line()?;
         let last = self.probe()?;
-        self.samples(&first, &last)
+        let mut all = self.samples(&first, &last)?;
+        // Names are forgotten at an interpreter's end; most are known in the main program's last line.
+        if last.value.truth().is_none()
+            && let Some((thread, frame)) = self.session.main.clone()
+        {
+            self.session.view.timeline.return_to(last.at)?;
+            self.session.plain(Wish::BackNext { thread, frame })?;
+            let position = self.session.position()?;
+            if first.position < position && position < last.position {
+                let at = all.partition_point(|one| one.position < position);
+                let probe = self.probe()?;
+                all.insert(at, probe);
+            }
+        }
+        Ok(all)
     }
 
     fn run_last(&mut self) -> Result<Searched> {

@@ -13,7 +13,7 @@ use clew_timeline::{Break, Direction, Reason, Sites, Stops, Target};
 use crate::agent::Code as Agent;
 use crate::breakpoints::Spot;
 use crate::view::{half, word};
-use crate::{Error, Frame, Moment, Personality, Question, Result, Told, View, Within};
+use crate::{Error, Frame, Moment, Personality, Question, Raised, Result, Told, View, Within};
 
 /// Versions whose offsets these are: from the headers of Debian's perl, with threads.
 const KNOWN: [u8; 1] = [36];
@@ -312,7 +312,7 @@ impl Personality for Perl {
         })
     }
 
-    fn raises(&mut self, view: &mut View) -> Result<Option<Stops>> {
+    fn raises(&mut self, view: &mut View, _ends: bool) -> Result<Option<Stops>> {
         let addr = view.address("Perl_die_unwind")?;
         Ok(Some(Stops {
             breaks: vec![Break {
@@ -324,8 +324,12 @@ impl Personality for Perl {
         }))
     }
 
-    fn is_raised(&mut self, _view: &mut View) -> Result<bool> {
-        Ok(true)
+    fn raised(&mut self, _view: &mut View) -> Result<Option<Raised>> {
+        Ok(Some(Raised {
+            new: true,
+            ends: true,
+            what: 0,
+        }))
     }
 
     fn main(&mut self, _view: &mut View) -> Result<Vec<Sites>> {

@@ -18,7 +18,7 @@ use clew_timeline::{Break, Direction, Gate, Reason, Sites, Stops, Target};
 use crate::agent::Code as Agent;
 use crate::breakpoints::Spot;
 use crate::view::word;
-use crate::{Error, Frame, Moment, Personality, Question, Result, Told, View, Within};
+use crate::{Error, Frame, Moment, Personality, Question, Raised, Result, Told, View, Within};
 use code::Code;
 use layout::{Layout, OWNED_BY_C, SIZE, Way};
 use sites::Found;
@@ -31,6 +31,10 @@ const NEAR_FRAMES: usize = 8;
 const FS_BASE: usize = 18;
 /// The beginning of a file's name that is no file: the interpreter's own machinery.
 const HIDDEN: &[u8; 8] = b"<frozen ";
+/// The first argument's register, as instructions number it.
+const RDI: u8 = 7;
+/// In a frame's object: the frame.
+const FRAME_OF_OBJECT: u64 = 24;
 /// In an exception object.
 const TRACEBACK: u64 = 40;
 
@@ -441,29 +445,45 @@ impl Personality for Python {
             })
     }
 
-    fn raises(&mut self, view: &mut View) -> Result<Option<Stops>> {
+    fn raises(&mut self, view: &mut View, ends: bool) -> Result<Option<Stops>> {
         let addr = view.address("PyTraceBack_Here")?;
+        // Of the outermost frame the caller is none, or the one by which C leads into Python.
+        let frame = Agent::new().register(RDI).word(FRAME_OF_OBJECT);
+        let caller = frame.word(self.layout.previous);
+        let outermost = caller
+            .clone()
+            .equals(0)
+            .or(caller.word(self.layout.previous).equals(0));
         Ok(Some(Stops {
             breaks: vec![Break {
                 addr,
                 thread: None,
-                conditions: Vec::new(),
+                conditions: match ends {
+                    true => vec![outermost.end()],
+                    false => Vec::new(),
+                },
             }],
             ..Stops::default()
         }))
     }
 
-    fn is_raised(&mut self, view: &mut View) -> Result<bool> {
+    fn raised(&mut self, view: &mut View) -> Result<Option<Raised>> {
         let thread = view.timeline.at().thread;
         let Some(state) = self.state_of(view, thread)? else {
-            return Ok(false);
+            return Ok(None);
         };
+        let ends = self.stack(view, thread)?.len() == 1;
         let exception = state + self.layout.exception;
-        if self.minor < 12 {
-            return Ok(view.word(exception + 16)? == 0);
+        let what = view.word(exception)?;
+        if what == 0 {
+            return Ok(None);
         }
-        let object = view.word(exception)?;
-        Ok(object != 0 && view.word(object + TRACEBACK)? == 0)
+        let new = match self.minor < 12 {
+            // Its type: an exception object may not have been made yet.
+            true => view.word(exception + 16)? == 0,
+            false => view.word(what + TRACEBACK)? == 0,
+        };
+        Ok(Some(Raised { new, ends, what }))
     }
 
     fn main(&mut self, _view: &mut View) -> Result<Vec<Sites>> {
