@@ -11,7 +11,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 type Check = fn(&Interpreter) -> Result<(), Failed>;
 
 fn main() {
-    let python: [(&str, Check); 9] = [
+    let python: [(&str, Check); 12] = [
         ("steps", |python| steps(python, "basics.py")),
         ("steps through generators and coroutines", |python| {
             steps(python, "flows.py")
@@ -25,8 +25,17 @@ fn main() {
         ("invariant", invariant),
         ("uncaught", uncaught),
         ("race", race),
+        ("hunted", hunted),
+        ("exceptions", exceptions),
+        ("started otherwise", started_otherwise),
     ];
-    let perl: [(&str, Check); 2] = [("steps", perl_steps), ("wrong sum", perl_sum)];
+    let perl: [(&str, Check); 3] = [
+        ("steps", |perl| perl_steps(perl, "sums.pl")),
+        ("steps through the library", |perl| {
+            perl_steps(perl, "library.pl")
+        }),
+        ("wrong sum", perl_sum),
+    ];
     let mut trials = Vec::new();
     for interpreter in pythons() {
         for (name, check) in python {
@@ -520,10 +529,103 @@ fn race(python: &Interpreter) -> Result<(), Failed> {
     same("by", frame["function"].as_str(), Some("first"))
 }
 
-fn perl_steps(perl: &Interpreter) -> Result<(), Failed> {
+/// A race that ordinary runs don't show: a schedule is found that does, and the line in Python.
+fn hunted(python: &Interpreter) -> Result<(), Failed> {
+    let folder = scratch::fresh(&format!("languages.{}.hunted", python.name));
+    let mut command = Command::new(clew::path());
+    fixed(&mut command);
+    let found = command
+        .args(["hunt", "--sched", "pos", "--runs", "200", "--"])
+        .arg(&python.program)
+        .arg(script("stock.py"))
+        .env("CLEW_DIR", &folder)
+        .output()
+        .expect("clew starts");
+    let text = String::from_utf8_lossy(&found.stdout);
+    same(&text, found.status.code(), Some(0))?;
+    let words = ["watch", "--lang", "python", "stock['left'] >= 0"];
+    let all = told(&folder.join("latest"), &words);
+    let frame = &all["flip"]["stack"][0];
+    same("line", frame["line"].as_u64(), Some(14))?;
+    same("function", frame["function"].as_str(), Some("sell"))?;
+    let left = all["flip"]["values"][1]["after"].as_str();
+    same("left", left, Some("-1"))
+}
+
+/// Stops where exceptions are raised, not where they pass; both ways.
+fn exceptions(python: &Interpreter) -> Result<(), Failed> {
+    let wanted = [
+        ("KeyError: 'thrown'", "numbers()"),
+        ("GeneratorExit", "numbers()"),
+    ];
+    let commands = [
+        "exceptions on",
+        "continue",
+        "continue",
+        "reverse-continue",
+        "reverse-continue",
+        "exceptions off",
+        "break flows.py:71",
+        "continue",
+        "exceptions on",
+        "continue",
+        "p n",
+    ];
+    let answers = ask(&record(python, "exceptions", "flows.py"), &commands);
+    for (n, (what, function)) in [2, 3, 4].into_iter().zip([wanted[0], wanted[1], wanted[0]]) {
+        expect("raised", &answers[n], &format!("raised: {what}"))?;
+        expect("in", &answers[n], function)?;
+    }
+    expect("before all", &answers[5], "the beginning")?;
+    expect("the line before", &answers[8], "breakpoint 1")?;
+    expect("deep", &answers[10], "raised: LookupError: deep")?;
+    same("its n", answers[11].as_str(), "0\n")
+}
+
+/// Text on the command line, a module, standard input: the main program's first line is found.
+fn started_otherwise(python: &Interpreter) -> Result<(), Failed> {
+    let folder = scratch::fresh(&format!("languages.{}.otherwise", python.name));
+    let text = "def f(n):\n    return n + 1\nx = f(1)\nprint(x)\n";
+    std::fs::write(folder.join("own.py"), text).expect("it is written");
+    for (name, words) in [
+        ("text", vec!["-c", text]),
+        ("module", vec!["-m", "own"]),
+        ("input", vec!["-"]),
+    ] {
+        let recording = folder.join(name);
+        let mut command = Command::new(clew::path());
+        fixed(&mut command);
+        let recorded = command
+            .args(["record", "-o"])
+            .arg(&recording)
+            .arg("--")
+            .arg(&python.program)
+            .args(words)
+            .current_dir(&folder)
+            .stdin(std::fs::File::open(folder.join("own.py")).expect("it is there"))
+            .stdout(Stdio::null())
+            .status()
+            .expect("clew starts");
+        assert!(recorded.success());
+        let answers = ask(
+            &recording,
+            &["step", "step", "where", "reverse-step", "rs", "rs"],
+        );
+        expect(name, &answers[0], "(1)<module>")?;
+        expect(name, &answers[1], "(3)<module>")?;
+        expect(name, &answers[2], "(2)f()")?;
+        expect(name, &answers[3], "(3)<module>")?;
+        expect(name, &answers[4], "(3)<module>")?;
+        expect(name, &answers[5], "(1)<module>")?;
+        expect(name, &answers[6], "the beginning")?;
+    }
+    Ok(())
+}
+
+fn perl_steps(perl: &Interpreter, name: &str) -> Result<(), Failed> {
     let told = plain(perl)
         .arg("-d")
-        .arg(script("sums.pl"))
+        .arg(script(name))
         .env(
             "PERL5DB",
             format!("BEGIN {{ require \"{}\" }}", script("trace.pl").display()),
@@ -548,7 +650,7 @@ fn perl_steps(perl: &Interpreter) -> Result<(), Failed> {
     let steps = vec!["step"; lines.len() - 1];
     let back = vec!["reverse-step"; lines.len() - 1];
     let commands = [&steps[..], &back[..]].concat();
-    let answers = ask(&record(perl, "steps", "sums.pl"), &commands);
+    let answers = ask(&record(perl, name, name), &commands);
     let places: Vec<String> = answers.iter().map(|answer| place(answer)).collect();
     for (n, line) in lines.iter().enumerate() {
         let plain = |place: &str| place.replace("main program()", "main program");

@@ -96,7 +96,7 @@ pub fn debug(
         session.language(),
         session.version()
     );
-    let mut commands = Commands::new(session, None);
+    let mut commands = Commands::new(session);
     match prompt::run(&mut commands, history(envp)) {
         Ok(()) => 0,
         Err(error) => text::failed(&error),
@@ -249,7 +249,7 @@ fn answer(
         return status;
     }
     let style = text::Style::stdout();
-    let mut commands = Commands::new(session, None);
+    let mut commands = Commands::new(session);
     let out = match &found.flip {
         None => format!(
             "{}: {} at all {} places that were looked at\n",

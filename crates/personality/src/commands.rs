@@ -25,8 +25,6 @@ pub struct Commands {
     /// Where `list` goes on.
     listed: Option<u32>,
     sources: HashMap<String, Option<Vec<String>>>,
-    /// Where relative names of files begin.
-    folder: Option<String>,
 }
 
 const MOST_COUNT: u32 = 100_000;
@@ -147,14 +145,13 @@ pub fn meant(word: &str) -> Option<&'static str> {
 }
 
 impl Commands {
-    pub fn new(session: Session, folder: Option<String>) -> Commands {
+    pub fn new(session: Session) -> Commands {
         Commands {
             session,
             frame: 0,
             displays: Vec::new(),
             listed: None,
             sources: HashMap::new(),
-            folder,
         }
     }
 
@@ -599,7 +596,7 @@ impl Commands {
     /// A line of a file, as it is on disk now.
     pub fn text(&mut self, file: &str, line: u32) -> Option<String> {
         if !self.sources.contains_key(file) {
-            let read = read(file, self.folder.as_deref());
+            let read = read(file, self.session.view.folder.as_deref());
             self.sources.insert(file.into(), read);
         }
         let lines = self.sources.get(file)?.as_ref()?;

@@ -87,8 +87,8 @@ impl Wish {
     }
 }
 
-/// So much work before a place is looked at first, for the lines before it.
-const NEAR: u64 = 3_000;
+/// So much work before a place is looked at, one after the other, for the lines before it.
+const NEAR: [u64; 2] = [3_000, 12_000];
 
 /// Lines of a thread that follow on each other, in order.
 #[derive(Default)]
@@ -234,25 +234,23 @@ impl Session {
         stop
     }
 
-    /// To the line before of this thread. A search backwards for one line costs as much as one for many, so those
-    /// before it are remembered.
+    /// To the line before of this thread. A search backwards for one line costs as much as going on over many, so those that are
+    /// near are remembered.
     fn step_back(&mut self, thread: ThreadId) -> Result<Stop> {
         let here = self.view.timeline.at();
-        if self.passed.before(thread, &here).is_none() {
+        let mut before = self.passed.before(thread, &here);
+        if before.is_none() {
             let breakpoints = std::mem::take(&mut self.breakpoints);
             let lines = self.lines_before(thread);
             self.breakpoints = breakpoints;
-            match lines? {
-                Some(lines) => self.passed = Passed { thread, lines },
-                None => {
-                    self.view.timeline.return_to(here)?;
-                    let why = Why::Interrupted;
-                    return Ok(Stop { why });
-                }
-            }
+            let lines = lines?;
+            self.passed = Passed { thread, lines };
+            before = self.passed.before(thread, &here);
         }
-        let Some(before) = self.passed.before(thread, &here) else {
-            return Ok(Stop { why: Why::Start });
+        let Some(before) = before else {
+            self.view.timeline.return_to(here)?;
+            let thread = Some(thread);
+            return self.go(Wish::Back { thread });
         };
         self.view.timeline.return_to(before)?;
         let why = match self.personality.moment(&mut self.view)? {
@@ -263,15 +261,14 @@ impl Session {
         Ok(Stop { why })
     }
 
-    /// Lines of a thread before this place, the nearest ones at least, and this place itself; none if interrupted.
-    fn lines_before(&mut self, thread: ThreadId) -> Result<Option<Vec<At>>> {
+    /// Lines of a thread shortly before this place, if there are any, and this place itself.
+    fn lines_before(&mut self, thread: ThreadId) -> Result<Vec<At>> {
         let end = self.position()?;
         let here = self.view.timeline.at();
         let first = self.first.map_or(here, |(first, _)| first);
-        let mut way = NEAR;
-        loop {
+        let mut lines = Vec::new();
+        for way in NEAR {
             let from = here.work.saturating_sub(way);
-            let mut lines = Vec::new();
             let whole = from <= first.work;
             if whole {
                 self.begin()?;
@@ -287,16 +284,16 @@ impl Session {
                 let at = self.view.timeline.at();
                 match stop.why {
                     Why::Line if !is_same(&at, &here) => lines.push(at),
-                    Why::Interrupted => return Ok(None),
+                    Why::Interrupted => return Err(clew_timeline::Error::Interrupted.into()),
                     _ => break,
                 }
             }
             if whole || !lines.is_empty() {
-                lines.push(here);
-                return Ok(Some(lines));
+                break;
             }
-            way = way.saturating_mul(8);
         }
+        lines.push(here);
+        Ok(lines)
     }
 
     pub(crate) fn go(&mut self, wish: Wish) -> Result<Stop> {

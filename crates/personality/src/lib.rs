@@ -90,7 +90,7 @@ pub trait Personality {
     /// Sites one of which comes early in the main program; [`Personality::is_main`] tells.
     fn main(&mut self, view: &mut View) -> Result<Vec<Sites>>;
 
-    /// Whether this moment is of the main program.
+    /// Whether this moment is of the main program; where a frame is entered, whether it may be.
     fn is_main(&mut self, view: &mut View, moment: &Moment) -> Result<bool>;
 
     /// Evaluates in a copy of the program as it is here.

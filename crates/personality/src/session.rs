@@ -88,13 +88,19 @@ impl Session {
             if !self.personality.is_main(&mut self.view, &moment)? {
                 continue;
             }
-            self.main = Some((moment.thread, moment.frame.clone()));
+            let main = (moment.thread, moment.frame.clone());
             if !moment.begins {
                 self.go(Wish::Next {
                     thread: moment.thread,
                     frames: vec![moment.frame],
                 })?;
+                // Where a frame is entered not all of it is there yet: asked again.
+                match self.personality.moment(&mut self.view)? {
+                    Some(moment) if self.personality.is_main(&mut self.view, &moment)? => {}
+                    _ => continue,
+                }
             }
+            self.main = Some(main);
             let position = self.position()?;
             self.first = Some((self.view.timeline.at(), position));
             return Ok(());

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use clew_recording::event::{Effect, Record, StreamId, ThreadId};
 use clew_recording::maps::{Backing, Change, Source};
+use clew_recording::meta::Meta;
 use clew_recording::reader::Recording;
 use clew_symbols::{Module, SymbolKind};
 use clew_timeline::program::Program;
@@ -27,8 +28,9 @@ const MOST_TICKS: u64 = 40_000_000;
 /// A timeline, and the names of what is in it.
 pub struct View {
     pub timeline: Timeline,
-    /// As it was started.
+    /// As it was started, and where.
     pub arguments: Vec<String>,
+    pub folder: Option<String>,
     program: Program,
     images: Vec<Image>,
     found: HashMap<&'static str, Option<(u64, u64)>>,
@@ -51,6 +53,7 @@ impl View {
         let mut view = View {
             timeline,
             arguments,
+            folder: Meta::read(recording.folder()).ok().map(|meta| meta.cwd),
             program: Program::new(recording),
             images: Vec::new(),
             found: HashMap::new(),

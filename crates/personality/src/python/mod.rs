@@ -495,10 +495,12 @@ impl Personality for Python {
     fn is_main(&mut self, view: &mut View, moment: &Moment) -> Result<bool> {
         let file = |name: &str| name.rsplit('/').next().map(String::from);
         match started(&view.arguments) {
-            Started::Text => Ok(moment.frame.file == "<string>"),
+            Started::Text if moment.frame.file != "<string>" => Ok(false),
             Started::Script(script) if file(&script) == file(&moment.frame.file) => Ok(true),
             Started::Script(script) if script.ends_with(".py") => Ok(false),
             _ if moment.frame.hidden => Ok(false),
+            // The frame can't be asked yet.
+            _ if moment.enters => Ok(true),
             _ => {
                 let question = Question {
                     frame: 0,
