@@ -263,7 +263,12 @@ impl Session {
 
     /// Lines of a thread shortly before this place, if there are any, and this place itself.
     fn lines_before(&mut self, thread: ThreadId) -> Result<Vec<At>> {
-        let end = self.position()?;
+        // Where a line begins here, the way ends by coming to it.
+        let begins = self.personality.moment(&mut self.view)?;
+        let end = match begins.is_some_and(|moment| moment.begins && !moment.frame.hidden) {
+            true => None,
+            false => Some(self.position()?),
+        };
         let here = self.view.timeline.at();
         let first = self.first.map_or(here, |(first, _)| first);
         let mut lines = Vec::new();
@@ -280,7 +285,7 @@ impl Session {
             }
             loop {
                 let of = Some(thread);
-                let stop = self.go_up_to(Wish::Step { thread: of }, Some(end))?;
+                let stop = self.go_up_to(Wish::Step { thread: of }, end)?;
                 let at = self.view.timeline.at();
                 match stop.why {
                     Why::Line if !is_same(&at, &here) => lines.push(at),
