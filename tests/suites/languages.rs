@@ -11,7 +11,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 type Check = fn(&Interpreter) -> Result<(), Failed>;
 
 fn main() {
-    let python: [(&str, Check); 12] = [
+    let python: [(&str, Check); 13] = [
         ("steps", |python| steps(python, "basics.py")),
         ("steps through generators and coroutines", |python| {
             steps(python, "flows.py")
@@ -22,6 +22,7 @@ fn main() {
         }),
         ("nexts", nexts),
         ("breakpoints", breakpoints),
+        ("conditions", conditions),
         ("invariant", invariant),
         ("uncaught", uncaught),
         ("race", race),
@@ -425,6 +426,51 @@ fn breakpoints(python: &Interpreter) -> Result<(), Failed> {
     same("names inside comprehensions", answers[11], "[0, 3]\n")?;
     expect("what can't be compiled", answers[12], "SyntaxError")?;
     expect("what doesn't end", answers[13], "come to an end")
+}
+
+/// A condition that is asked in the midst of a run holds where the language says so, whatever its variable is.
+fn conditions(python: &Interpreter) -> Result<(), Failed> {
+    const LARGE: &str = "1000000000000";
+    const SMALL: &str = "-1000000000000";
+    let wanted: [(&str, &[&str]); 8] = [
+        ("v == 7", &["7"]),
+        ("v == 1", &["True"]),
+        ("v != 0", &["-5", "7", "True", "1.5", LARGE, SMALL]),
+        ("v < 0", &["-5", SMALL]),
+        ("v <= -5", &["-5", SMALL]),
+        ("v > 5", &["7", LARGE]),
+        ("v >= 0 and v >= 1", &["7", "True", "1.5", LARGE]),
+        ("v > -6 and v < 1", &["-5", "0"]),
+    ];
+    let mut commands = Vec::new();
+    for (n, (condition, values)) in wanted.iter().enumerate() {
+        commands.push(format!("break f if {condition}"));
+        for _ in *values {
+            commands.extend(["continue".to_string(), "p v".into()]);
+        }
+        commands.push("continue".into());
+        commands.push("reverse-continue".into());
+        commands.push("p v".into());
+        commands.push(format!("clear {}", n + 1));
+        commands.push("start".into());
+    }
+    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+    let answers = ask(&record(python, "conditions", "values.py"), &commands);
+    let mut answers = answers.iter().skip(1);
+    let mut next = || answers.next().map_or("", String::as_str);
+    for (condition, values) in wanted {
+        next();
+        for value in values {
+            expect(condition, next(), "f()")?;
+            same(condition, next().trim(), value)?;
+        }
+        expect(condition, next(), "the end of the program")?;
+        expect(condition, next(), "f()")?;
+        same("the last", Some(next().trim()), values.last().copied())?;
+        next();
+        next();
+    }
+    Ok(())
 }
 
 /// What `clew watch` and its kin say, as JSON.

@@ -75,6 +75,29 @@ impl Code {
         self.operation(0x02)
     }
 
+    pub fn minus(mut self, other: Code) -> Code {
+        self.append(other);
+        self.operation(0x03)
+    }
+
+    pub fn times(mut self, other: Code) -> Code {
+        self.append(other);
+        self.operation(0x04)
+    }
+
+    pub fn masked(self, mask: u64) -> Code {
+        self.constant(mask).operation(0x0f)
+    }
+
+    /// With a sign.
+    pub fn less(self, than: u64) -> Code {
+        self.constant(than).operation(0x14)
+    }
+
+    pub fn less_unsigned(self, than: u64) -> Code {
+        self.constant(than).operation(0x15)
+    }
+
     pub fn equals(self, value: u64) -> Code {
         self.constant(value).operation(0x13)
     }

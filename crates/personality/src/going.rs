@@ -271,13 +271,16 @@ impl Session {
         };
         let here = self.view.timeline.at();
         let first = self.first.map_or(here, |(first, _)| first);
+        if is_same(&first, &here) {
+            return Ok(vec![here]);
+        }
         let mut lines = Vec::new();
         for way in NEAR {
             let from = here.work.saturating_sub(way);
             let whole = from <= first.work;
             if whole {
                 self.begin()?;
-                if first.thread == thread && !is_same(&first, &here) {
+                if first.thread == thread {
                     lines.push(first);
                 }
             } else {
@@ -386,10 +389,10 @@ impl Session {
         if let Some(within) = within {
             stops.sites = self.personality.lines(&mut self.view, within)?;
         }
-        let spots: Vec<Spot> = self
+        let spots: Vec<(Spot, Option<String>)> = self
             .breakpoints
             .iter()
-            .map(|one| one.spot.clone())
+            .map(|one| (one.spot.clone(), one.condition.clone()))
             .collect();
         if !spots.is_empty() {
             let sites = self.personality.spots(&mut self.view, &spots)?;

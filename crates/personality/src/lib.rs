@@ -74,8 +74,8 @@ pub trait Personality {
     /// May be more than that: [`Personality::moment`] tells.
     fn lines(&mut self, view: &mut View, within: Within<'_>) -> Result<Vec<Sites>>;
 
-    /// Sites at which a line of one of these spots may begin. May be more than that.
-    fn spots(&mut self, view: &mut View, spots: &[Spot]) -> Result<Vec<Sites>>;
+    /// Sites at which a line of one of these spots may begin and its condition hold. May be more than that.
+    fn spots(&mut self, view: &mut View, spots: &[(Spot, Option<String>)]) -> Result<Vec<Sites>>;
 
     /// Whether a line of this spot begins at this moment. What is new of its file is learnt.
     fn is_spot(&mut self, view: &mut View, moment: &Moment, spot: &Spot) -> Result<bool>;

@@ -281,9 +281,9 @@ impl Personality for Perl {
         })
     }
 
-    fn spots(&mut self, view: &mut View, spots: &[Spot]) -> Result<Vec<Sites>> {
+    fn spots(&mut self, view: &mut View, spots: &[(Spot, Option<String>)]) -> Result<Vec<Sites>> {
         let mut all = Vec::new();
-        for spot in spots {
+        for (spot, _) in spots {
             let op = Agent::new().register(RDI).word(OP);
             let condition = match spot {
                 Spot::Line { line, .. } => op.half(LINE).equals((*line).into()),

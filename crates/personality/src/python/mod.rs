@@ -5,6 +5,7 @@
 //! while the frame still has the last one, so that one look tells whether a line begins.
 
 mod code;
+mod conditions;
 mod evaluate;
 mod layout;
 mod sites;
@@ -210,6 +211,28 @@ impl Python {
         }
     }
 
+    /// A breakpoint's condition, as far as it can be asked in the midst of a run. Not in code that is gone, or isn't there yet.
+    fn condition(&self, view: &mut View, code: &Code, text: &str) -> Result<Option<Agent>> {
+        let (layout, tagged) = (&self.layout, self.minor >= 12);
+        let asked = code.is_there(view, layout).and_then(|there| match there {
+            true => conditions::agent(view, layout, tagged, code, self.sites.frame, text),
+            false => Ok(None),
+        });
+        match asked {
+            Err(Error::Refused(_)) => Ok(None),
+            asked => asked,
+        }
+    }
+
+    /// Instructions of the language's own, in order.
+    fn gate(&self, ranges: Vec<(u64, u64)>) -> Gate {
+        Gate {
+            register: self.sites.instruction,
+            displacement: 0,
+            ranges,
+        }
+    }
+
     /// Sites at which frames are entered.
     fn entries(&self, condition: Agent) -> Sites {
         Sites {
@@ -384,16 +407,27 @@ impl Personality for Python {
         }
     }
 
-    fn spots(&mut self, _view: &mut View, spots: &[Spot]) -> Result<Vec<Sites>> {
-        let mut ranges = Vec::new();
+    fn spots(&mut self, view: &mut View, spots: &[(Spot, Option<String>)]) -> Result<Vec<Sites>> {
+        let mut plain = Vec::new();
         let mut all = Vec::new();
-        for spot in spots {
+        for (spot, condition) in spots {
             let known = self.codes.values().filter(|code| spot.may_be_in(code));
             let known: Vec<Rc<Code>> = known.cloned().collect();
             for code in &known {
-                match spot {
-                    Spot::Line { line, .. } => ranges.extend(code.ranges_of(*line)),
-                    Spot::Function { .. } => ranges.extend(code.first()),
+                let ranges = match spot {
+                    Spot::Line { line, .. } => code.ranges_of(*line),
+                    Spot::Function { .. } => code.first().into_iter().collect(),
+                };
+                let condition = match condition {
+                    Some(text) if !ranges.is_empty() => self.condition(view, code, text)?,
+                    _ => None,
+                };
+                match condition {
+                    Some(condition) => {
+                        let gate = self.gate(ranges);
+                        all.push(self.all_sites(None, Some(gate), condition));
+                    }
+                    None => plain.extend(ranges),
                 }
             }
             // Others are known when they are first entered.
@@ -415,19 +449,11 @@ impl Personality for Python {
             let is_known = Agent::within(&self.agent_code(), &addresses);
             all.push(self.entries(is_new.and(is_known.not())));
         }
-        if !ranges.is_empty() {
-            ranges.sort_unstable();
-            let gate = Gate {
-                register: self.sites.instruction,
-                displacement: 0,
-                ranges,
-            };
-            all.push(Sites {
-                addrs: self.sites.all.clone(),
-                thread: None,
-                gate: Some(gate),
-                conditions: Vec::new(),
-            });
+        if !plain.is_empty() {
+            plain.sort_unstable();
+            let gate = self.gate(plain);
+            let always = Agent::new().constant(1);
+            all.push(self.all_sites(None, Some(gate), always));
         }
         Ok(all)
     }
