@@ -81,6 +81,10 @@ pub enum Command {
     /// Find where a condition becomes true, or false
     #[command(after_help = WATCH_HELP, override_usage = "clew watch [OPTIONS] [REC] <EXPR>")]
     Watch(Watch),
+    /// Find the line that last changed a value, in a recording of Python or Perl
+    #[command(after_help = crate::language::LAST_HELP, override_usage = "clew last [OPTIONS] [REC] <EXPR>")]
+    Last(crate::language::Last),
+
     /// Where a value comes from: back to where it was computed or came in
     #[command(after_help = crate::origin::HELP, override_usage = "clew origin [OPTIONS] [REC] <WHAT>")]
     Origin(crate::origin::Origin),
@@ -120,6 +124,10 @@ pub enum Command {
     /// Tell who allocated and freed memory: of an address, at a position, never, wrongly
     #[command(after_help = HEAP_HELP, override_usage = "clew heap [OPTIONS] [REC] [ADDR]")]
     Heap(Heap),
+
+    /// Run debug code of your own in the replay: prints, counters, checks
+    #[command(after_help = crate::probe::HELP)]
+    Probe(crate::probe::Probe),
 
     /// Serve an editor: the Debug Adapter Protocol
     #[command(after_help = crate::serving::dap::HELP)]

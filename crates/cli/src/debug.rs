@@ -11,7 +11,7 @@ use crate::recordings::dump::lines;
 use crate::recordings::{self, Opened};
 use crate::replay::CANT_REPLAY;
 use crate::run;
-use crate::{text, variables};
+use crate::{language, text, variables};
 use clew_gdb::launch::{self, Folder};
 use clew_gdb::{Error, Helper, Session};
 use clew_recording::event::{StreamId, ThreadId};
@@ -99,6 +99,9 @@ pub fn debug(line: &Debug, envp: &[&CStr]) -> i32 {
             return CANT_REPLAY;
         }
     };
+    if let Some(language) = language::of_debug(line, &recording, stream) {
+        return language::debug(line, language, &recording, stream, timeline, envp);
+    }
     let parent = variable("TMPDIR").filter(|value| !value.is_empty());
     let parent = parent.map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
     let mut helper = Knowing {

@@ -17,10 +17,12 @@ mod doctor;
 mod fixed;
 mod hunt;
 mod interrupt;
+mod language;
 mod machine;
 mod order;
 mod origin;
 mod outcome;
+mod probe;
 mod profile;
 mod progress;
 mod races;
@@ -85,6 +87,7 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const 
         Ok(Command::Replay(options)) => replay::replay(&options, &envp),
         Ok(Command::Debug(options)) => debug::debug(&options, &envp),
         Ok(Command::Watch(options)) => watch::watch(&options, &envp),
+        Ok(Command::Last(options)) => language::last(&options, &envp),
         Ok(Command::Origin(options)) => origin::origin(&options, &envp),
         Ok(Command::Slice(options)) => slice::slice(&options, &envp),
         Ok(Command::Order(options)) => order::order(&options, &envp),
@@ -95,6 +98,7 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const 
         Ok(Command::Why(options)) => diagnose::why(&options, &envp),
         Ok(Command::Alerts(options)) => diagnose::alerts(&options, &envp),
         Ok(Command::Heap(options)) => diagnose::heap(&options, &envp),
+        Ok(Command::Probe(options)) => probe::probe(&options, &envp),
         Ok(Command::Dap(options)) => serving::dap::dap(&options, &envp),
         Ok(Command::Mcp(options)) => serving::mcp::mcp(&options, &envp),
         Ok(Command::Completions(options)) => describe::completions(&options),

@@ -22,6 +22,9 @@ const NOT_FOUND: i32 = 1;
 const WRONG: i32 = 2;
 
 pub fn watch(line: &Watch, envp: &[&CStr]) -> i32 {
+    if let Some(language) = &line.lang {
+        return crate::language::watch(line, language, envp);
+    }
     // With one word that is the expression.
     let (recording, expression) = match &line.words[..] {
         [expression] => (None, expression),

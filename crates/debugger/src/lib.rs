@@ -13,6 +13,7 @@
 //! * `images`: which files were mapped when
 //! * `changes`: the last change of a variable, and all of them
 //! * `calls`: all calls of a function
+//! * `probing`: what debug code that runs in a replay needs to know, and running it
 //! * `happenings`: output, threads' births and ends, exceptions
 //! * `code`: memory, instructions
 //! * `beneath`: what analyses of whole recordings stand on
@@ -29,6 +30,7 @@ mod debugger;
 mod going;
 mod happenings;
 mod images;
+mod probing;
 mod statements;
 mod stepping;
 mod values;

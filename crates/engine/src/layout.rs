@@ -16,8 +16,11 @@ pub const IMAGES: Range<u64> = 0x1000_0000..0x2800_0000;
 /// Other low mappings: hints near an image, MAP_32BIT, small executable anonymous maps (JITs).
 pub const LOW_ANON: Range<u64> = IMAGES.end..0x5000_0000;
 
+/// Where indirect branches of confined code are looked up, of a probe's module and of what it calls (`cache::confined`).
+pub const CONFINED_TABLES: Range<u64> = 0x5000_0000..0x5010_0000;
+
 /// Translations of mutable code (JITs, self-modifying), never saved.
-pub const PRIVATE_CODE: Range<u64> = 0x5000_0000..0x5800_0000;
+pub const PRIVATE_CODE: Range<u64> = CONFINED_TABLES.end..0x5800_0000;
 
 /// Translations of images, one fixed place for each file.
 pub const IMAGE_CODE: Range<u64> = 0x5800_0000..GS_BLOCK;
@@ -33,7 +36,7 @@ pub const SHADOW_READS: u64 = 0x7ef9_0000;
 pub const SHADOW_WRITES: u64 = 0x7efa_0000;
 
 /// All of the code cache and the block behind it: no guest mapping may overlap it.
-pub const CODE_CACHE: Range<u64> = PRIVATE_CODE.start..0x7f00_0000;
+pub const CODE_CACHE: Range<u64> = CONFINED_TABLES.start..0x7f00_0000;
 
 /// Guest memory above the code cache. Above AddressSanitizer's shadow and below the engine.
 pub const HIGH: Range<u64> = 0x2000_0000_0000..0x4000_0000_0000;
@@ -59,6 +62,10 @@ pub const ENGINE_IMAGE: Range<u64> = 0x5555_0000_0000..0x5700_0000_0000;
 
 /// A state for each granule of guest memory, where somebody asks who touches it (`cache::shadow`).
 pub const SHADOW: u64 = 0x56f0_0000_0000;
+
+/// A probe's module and all memory of its own: 4 GiB that differ from all else in the upper half of their addresses, by
+/// which writes to other memory are told (`translate::checks`). The first and the last page stay empty.
+pub const PROBE: Range<u64> = 0x56d0_0000_0000..0x56d1_0000_0000;
 
 /// What traces go through (`trace::buffer`).
 pub const TRACE: u64 = 0x56e0_0000_0000;

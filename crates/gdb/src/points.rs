@@ -195,6 +195,7 @@ impl Points {
             breaks,
             watches: self.watches.iter().map(|watched| watched.watch).collect(),
             events,
+            sites: Vec::new(),
         }
     }
 }

@@ -73,7 +73,38 @@ pub struct Found {
     pub external: bool,
 }
 
+/// How a unit was compiled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compiled {
+    /// The source file, as the compiler was given it.
+    pub name: String,
+    pub directory: Option<String>,
+    /// The compiler and its options, as far as it says.
+    pub producer: Option<String>,
+    pub language: Language,
+}
+
 impl Catalog {
+    /// How the code at a module's address was compiled; none without debugging information.
+    pub fn compiled(&self, image: &Image, address: u64) -> Result<Option<Compiled>, Error> {
+        let Some((function, _)) = image.module.function_die(address)? else {
+            return Ok(None);
+        };
+        let unit = image.module.unit(function.unit)?;
+        let mut entries = unit.entries();
+        let Some((_, root)) = entries.next_dfs()? else {
+            return Ok(None);
+        };
+        let root = entry_at(&image.module, function.unit, root.offset());
+        let text = |name| Ok::<_, Error>(root.text(name)?.map(|text| text.to_string()));
+        Ok(Some(Compiled {
+            name: text(gimli::DW_AT_name)?.unwrap_or_default(),
+            directory: text(gimli::DW_AT_comp_dir)?,
+            producer: text(gimli::DW_AT_producer)?,
+            language: self.language(&root)?,
+        }))
+    }
+
     pub fn new() -> Catalog {
         Catalog::default()
     }
@@ -134,6 +165,32 @@ impl Catalog {
         *indexed
             .tls
             .get_or_init(|| crate::location::tls_block(module))
+    }
+
+    /// C that computes where a thread-local variable is, from its offset into the module's block and the thread pointer;
+    /// none where only a running program could tell.
+    pub fn thread_local(
+        &self,
+        module: &Arc<crate::Module>,
+        bias: u64,
+        pointer: &str,
+        offset: &str,
+    ) -> Option<String> {
+        use crate::location::TlsBlock;
+        Some(match self.tls_block(module)? {
+            TlsBlock::Below(distance) => format!("({pointer} - {distance}UL + {offset})"),
+            TlsBlock::Offset { at, of } => {
+                let at = at.wrapping_add(bias);
+                format!("({pointer} + *(unsigned long *){at:#x}UL - {of}UL + {offset})")
+            }
+            TlsBlock::Numbered(at) => {
+                // As glibc keeps them: the thread's vector, whose entries are pairs.
+                let at = at.wrapping_add(bias);
+                format!(
+                    "(*(unsigned long *)(*(unsigned long *)({pointer} + 8) + 16 * *(unsigned long *){at:#x}UL) + {offset})"
+                )
+            }
+        })
     }
 
     /// The language of the entry's unit.

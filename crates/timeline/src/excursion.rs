@@ -17,6 +17,8 @@ pub struct Excursion {
     thread: ThreadId,
     /// Counts the sets of stops it was given.
     stops: u64,
+    /// What called functions have printed.
+    output: Vec<u8>,
 }
 
 /// What came of running an excursion.
@@ -64,6 +66,7 @@ impl Timeline {
             worker: self.worker()?.fork()?,
             thread,
             stops: 1 << 63,
+            output: Vec::new(),
         })
     }
 }
@@ -132,6 +135,11 @@ impl Excursion {
         }
     }
 
+    /// What called functions have printed since this was last asked.
+    pub fn take_output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.output)
+    }
+
     /// Calls a function with integer arguments in the current thread, as the C ABI has it; registers are
     /// put back afterwards. `ticks`: how long it may take. Returns rax, or why there is none.
     pub fn call(
@@ -184,7 +192,8 @@ impl Excursion {
         self.set_registers(thread, &during)?;
         self.stops += 1;
         self.worker.set_stops(self.stops, &Stops::default())?;
-        let ran = self.go(ticks)?;
+        let mut ran = self.go(ticks)?;
+        self.output.append(&mut ran.output);
         let after = self.registers(thread)?;
         let result = match ran.end {
             ExcursionEnd::Signal { .. } if ran.pc == NOWHERE => {

@@ -33,6 +33,7 @@ mod history;
 mod interactions;
 mod limits;
 mod pool;
+mod probe;
 pub mod program;
 mod search;
 mod seek;
@@ -53,16 +54,18 @@ use std::time::Duration;
 
 pub use clew_engine::replay::worker::protocol::{
     At, Break, CallSeen, Calls, ChangeSeen, Diverged, EventStop, Events, ExcursionEnd,
-    FunctionEntry, Granules, Interactions, LeftBy, Mapping, Mark, Next, Piece, Registers, Stops,
-    Thread, Watch, WatchKind, Watchful,
+    FunctionEntry, Gate, Granules, Interactions, LeftBy, Mapping, Mark, Next, Piece, Registers,
+    Sites, Stops, Thread, Watch, WatchKind, Watchful,
 };
 pub use clew_engine::replay::worker::told::Told;
 use clew_recording::event::ThreadId;
 pub use clew_recording::position::Position;
 
+pub use clew_engine::replay::worker::protocol::probing;
 pub use excursion::{Excursion, Ran, Undefined};
 pub use history::Seen;
 pub use interactions::Hears;
+pub use probe::Probed;
 pub use timeline::Timeline;
 pub use touches::{Touch, TouchLimits, Touches};
 

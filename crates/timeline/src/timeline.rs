@@ -255,6 +255,16 @@ impl Timeline {
         self.up_to_divergence(|timeline| timeline.go(to))
     }
 
+    /// Back to a place where it stood before, told by [`Timeline::at`]: no instructions are counted for that.
+    pub fn return_to(&mut self, at: At) -> Result<()> {
+        self.pool.begin();
+        self.up_to_divergence(|timeline| {
+            let worker = timeline.worker_at(goal_of(&at))?;
+            timeline.settle(worker);
+            Ok(())
+        })
+    }
+
     /// In order of their numbers.
     pub fn threads(&mut self) -> Result<Vec<Thread>> {
         match self.ask(&Command::Threads)? {

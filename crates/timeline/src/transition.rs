@@ -326,23 +326,47 @@ impl<'a, P: FnMut(&mut Timeline) -> Result<Verdict>> Search<'a, P> {
 
     /// The verdict somewhere between two places, about halfway; none if there is nothing in between.
     fn middle(&mut self, a: &Probed, b: &Probed) -> Result<Option<Probed>> {
-        let mut way = b.work.saturating_sub(a.work) / 2;
+        let (from, to) = ((a.position, a.work), (b.position, b.work));
+        match self.timeline.go_between(from, to)? {
+            true => self.look_here().map(Some),
+            false => Ok(None),
+        }
+    }
+}
+
+impl Timeline {
+    /// A position about halfway between two others; none if there is nothing in between.
+    pub fn between(&mut self, a: Position, b: Position) -> Result<Option<Position>> {
+        self.seek(Target::Position(b))?;
+        let to = (b, self.at().work);
+        self.seek(Target::Position(a))?;
+        let from = (a, self.at().work);
+        match self.go_between(from, to)? {
+            true => self.position().map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Goes about halfway between two places, each with its work; false if there is nothing in between.
+    fn go_between(&mut self, a: (Position, u64), b: (Position, u64)) -> Result<bool> {
+        let mut way = b.1.saturating_sub(a.1) / 2;
         while way > 0 {
-            self.timeline.go_to_work(a.work + way)?;
-            let position = self.timeline.position()?;
-            if position <= a.position {
+            self.go_to_work(a.1 + way)?;
+            let position = self.position()?;
+            if position <= a.0 {
                 break;
             }
-            if position < b.position {
-                return self.look_here().map(Some);
+            if position < b.0 {
+                return Ok(true);
             }
             // An event counts for a lot: what is before it may be less than half of the way.
             way /= 2;
         }
-        let Some(position) = self.halfway(a.position, b.position)? else {
-            return Ok(None);
+        let Some(position) = self.halfway(a.0, b.0)? else {
+            return Ok(false);
         };
-        self.look(Target::Position(position)).map(Some)
+        self.seek(Target::Position(position))?;
+        Ok(true)
     }
 
     /// Halfway between two positions that are close to each other, by single steps.
@@ -352,11 +376,11 @@ impl<'a, P: FnMut(&mut Timeline) -> Result<Verdict>> Search<'a, P> {
             let steps = a.steps + (b.steps - a.steps) / 2;
             return Ok((steps > a.steps).then_some(Position { steps, ..a }));
         }
-        self.timeline.seek(Target::Position(a))?;
+        self.seek(Target::Position(a))?;
         let mut way = Vec::new();
         loop {
-            self.timeline.step_any(Direction::Forward)?;
-            let position = self.timeline.position()?;
+            self.step_any(Direction::Forward)?;
+            let position = self.position()?;
             if position >= b {
                 break;
             }
@@ -371,11 +395,9 @@ impl<'a, P: FnMut(&mut Timeline) -> Result<Verdict>> Search<'a, P> {
             len => Some(way[len / 2]),
         })
     }
-}
 
-impl Timeline {
     /// Goes to the first tick or event with so much work behind it.
-    pub(crate) fn go_to_work(&mut self, work: u64) -> Result<()> {
+    pub fn go_to_work(&mut self, work: u64) -> Result<()> {
         self.pool.begin();
         let near = self.snapshots.tell(|all| {
             all.iter()

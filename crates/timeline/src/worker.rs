@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use clew_engine::replay::worker::protocol::probing::Told;
 use clew_engine::replay::worker::protocol::{
     At, Command, Goal, Hit, Observation, Reply, Stopped, Stops, Take,
 };
@@ -265,6 +266,42 @@ impl Worker {
         match reply {
             Reply::Observed { stopped, complete } => Ok((self.stands(stopped), complete)),
             other => Err(unexpected(other)),
+        }
+    }
+
+    /// Lets it run probes on the way to a goal; what they tell goes to `sink` as it comes. Whether it came there.
+    pub fn probe(
+        &mut self,
+        goal: Goal,
+        buffer: &mut Buffer,
+        sink: &mut dyn FnMut(Vec<Told>),
+    ) -> Result<(Stopped, bool)> {
+        self.send(&Command::Observe {
+            look: Observation::Probes,
+            goal,
+            buffer: buffer.number(),
+        })?;
+        let mut stopping = None;
+        loop {
+            match self.receive()? {
+                Some(Reply::Told(told)) => {
+                    sink(told);
+                    continue;
+                }
+                Some(Reply::Observed { stopped, complete }) => {
+                    return Ok((self.stands(stopped), complete));
+                }
+                Some(other) => return Err(unexpected(other)),
+                None => {}
+            }
+            if stopping.is_none() && self.pool.interrupted() {
+                self.send(&Command::Interrupt)?;
+                stopping = Some(Instant::now());
+            }
+            if stopping.is_some_and(|since: Instant| since.elapsed() > OBEDIENCE) {
+                return Err(self.lost());
+            }
+            self.sleep(WATCH)?;
         }
     }
 

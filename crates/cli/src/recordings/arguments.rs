@@ -44,6 +44,9 @@ shows what there is besides.
 WHERE is start, end, an event's number (`clew dump` shows them) or a position as `clew when` in gdb tells it. \
 The default is the end if the program was killed by a signal, else the start.
 
+A recording of an interpreter (python, perl) is opened in that language, with a prompt like pdb's, unless something \
+is given for gdb or --personality says c.
+
 Exit status: gdb's; 125 if the recording can't be replayed here; 127 if there is no gdb; 1 if it can't be read; \
 2 for a wrong command line.
 
@@ -51,7 +54,8 @@ Examples:
   clew debug
   clew debug crash -- -ex bt
   clew debug make-1 --pid 4711 --at 1200
-  clew debug server --serve /tmp/server.sock";
+  clew debug server --serve /tmp/server.sock
+  clew debug script-1 --personality python";
 
 pub const WATCH_HELP: &str = "\
 REC is a recording's name or its folder; without it, the latest one. EXPR is a C expression over the program's \
@@ -75,7 +79,8 @@ Examples:
   clew watch crash 'session.parent == &root'
   clew watch crash '!locked && !is_circular()' --first
   clew watch crash 'list->length > 100' --sample 50
-  clew watch crash 'count(head) == total' --from 1200 --to 1300+500 --json";
+  clew watch crash 'count(head) == total' --from 1200 --to 1300+500 --json
+  clew watch bank --lang python 'sum(a.n for a in accounts) == 2000'";
 
 pub const LS_HELP: &str = "\
 The first look at a large recording takes a moment: it is read once, and what it is about is kept.
@@ -260,6 +265,11 @@ pub struct Debug {
     #[arg(long, value_name = "WHERE", value_parser = clew_gdb::parse_target)]
     pub at: Option<clew_timeline::Target>,
 
+    /// The prompt: of the recorded program's language (python, perl), or gdb (c); by default what the program is,
+    /// and gdb if something is given for it
+    #[arg(long, value_name = "LANGUAGE", value_parser = ["python", "perl", "c"])]
+    pub personality: Option<String>,
+
     /// The gdb to start (default: $CLEW_GDB, else gdb)
     #[arg(long, value_name = "PROG")]
     pub gdb: Option<OsString>,
@@ -299,6 +309,14 @@ pub struct Watch {
     /// Where to end
     #[arg(long, value_name = "POS", value_parser = clew_gdb::parse_target)]
     pub to: Option<clew_timeline::Target>,
+
+    /// EXPR is of the recorded program's language (python, perl): the line is told that flips it (docs/languages.md)
+    #[arg(long, value_name = "LANGUAGE", value_parser = clew_personality::LANGUAGES, conflicts_with_all = ["first", "sample"])]
+    pub lang: Option<String>,
+
+    /// With --lang: look inside the line too, for the instruction
+    #[arg(long, requires = "lang")]
+    pub any_place: bool,
 
     /// Search for the earliest flip: looks at many more places, and is the slower
     #[arg(long)]

@@ -19,13 +19,17 @@ use crate::layout;
 use crate::memory::{Fetch as Fetched, Memory};
 use crate::stats::Stats;
 use crate::translate::HEAD;
-use crate::translate::checks::{Checks, Filter};
+use crate::translate::checks::{Checks, Confined, Filter};
 
 /// What to stop at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Instruments {
     /// Guest addresses of instructions: [`Exit::Break`] before each.
     pub breaks: BTreeSet<u64>,
+    /// The same, if a register plus a displacement may be in one of `gated`: address, the register's number,
+    /// displacement. Of others some come through.
+    pub gates: BTreeSet<(u64, u8, i32)>,
+    pub gated: Vec<Range<u64>>,
     /// [`Exit::Watch`] before each instruction that may touch one of them.
     pub watches: Vec<Watched>,
     /// [`Exit::Watch`] before each instruction that touches memory in a state that this thread doesn't pass. Instead
@@ -41,6 +45,8 @@ pub struct Instruments {
     pub trace: bool,
     /// For tests: a breakpoint at one of so many instructions.
     pub every: Option<u64>,
+    /// This is a probe's code ([`CodeCache::confined`]).
+    pub confined: Option<Confined>,
 }
 
 /// A range of memory that is watched.
@@ -85,6 +91,7 @@ pub(super) fn room_for(plain: u64, checks: &Checks) -> u64 {
     let room = match checks {
         Checks { trace: true, .. } => plain * 6,
         Checks { shadow: true, .. } => plain * 4,
+        checks if checks.confined.is_some() => plain * 2,
         checks if checks.watch() => plain * 2,
         _ => plain,
     };
@@ -94,22 +101,25 @@ pub(super) fn room_for(plain: u64, checks: &Checks) -> u64 {
 impl Instruments {
     pub fn is_none(&self) -> bool {
         self.breaks.is_empty()
+            && self.gates.is_empty()
             && self.watches.is_empty()
             && !self.shadow
             && !self.locked
             && !self.exact
             && !self.trace
             && self.every.is_none()
+            && self.confined.is_none()
     }
 
     /// What is to be compiled into code, where it has these breakpoints.
-    fn checks(&self, breaks: Vec<u64>) -> Checks {
+    fn checks(&self, breaks: Vec<u64>, gates: Vec<(u64, u8, i32)>) -> Checks {
         let watched = |kind: fn(&Watched) -> bool| {
             let real = |watched: &&Watched| !watched.range.is_empty();
             self.watches.iter().filter(real).any(kind)
         };
         Checks {
             breaks,
+            gates,
             every: self.every,
             reads: watched(|watched| watched.reads),
             writes: watched(|watched| watched.writes),
@@ -117,19 +127,28 @@ impl Instruments {
             locked: self.locked,
             exact: self.exact,
             trace: self.trace,
+            confined: self.confined,
         }
     }
 
     /// What is to be compiled into the code of an image.
     pub(super) fn checks_in(&self, range: &Range<u64>) -> Checks {
-        self.checks(self.breaks.range(range.clone()).copied().collect())
+        let gates = (range.start, 0, i32::MIN)..(range.end, 0, i32::MIN);
+        self.checks(
+            self.breaks.range(range.clone()).copied().collect(),
+            self.gates.range(gates).copied().collect(),
+        )
     }
 
     /// What is to be compiled into code that may change: breakpoints that are in no image.
     fn checks_elsewhere(&self, memory: &Memory) -> Checks {
         let elsewhere =
-            |pc: &&u64| !matches!(memory.fetch(**pc), Fetched::Executable(code) if code.immutable);
-        self.checks(self.breaks.iter().filter(elsewhere).copied().collect())
+            |pc: u64| !matches!(memory.fetch(pc), Fetched::Executable(code) if code.immutable);
+        let (breaks, gates) = (self.breaks.iter(), self.gates.iter());
+        self.checks(
+            breaks.copied().filter(|&pc| elsewhere(pc)).collect(),
+            gates.copied().filter(|gate| elsewhere(gate.0)).collect(),
+        )
     }
 }
 
@@ -139,8 +158,9 @@ impl CodeCache {
         if self.instruments.wanted == wanted {
             return;
         }
-        if self.instruments.wanted.watches != wanted.watches {
-            self.instruments.watch(gs, &wanted.watches);
+        let before = &self.instruments.wanted;
+        if before.watches != wanted.watches || before.gated != wanted.gated {
+            self.instruments.watch(gs, &wanted.watches, &wanted.gated);
         }
         self.instruments.wanted = wanted;
         self.select(memory);
@@ -279,8 +299,8 @@ impl Instrumented {
         }
     }
 
-    /// Fills the tables that checks of accesses look into.
-    fn watch(&mut self, gs: &mut GsBlock, watches: &[Watched]) {
+    /// Fills the tables that checks of accesses and gates look into.
+    fn watch(&mut self, gs: &mut GsBlock, watches: &[Watched], gated: &[Range<u64>]) {
         let kinds: [fn(&Watched) -> bool; 3] = [
             |watched| watched.reads,
             |watched| watched.writes,
@@ -291,13 +311,16 @@ impl Instrumented {
             first: self.lists[n].as_ptr(),
             count: self.lists[n].len() as u64 - 1,
         });
-        let Some(filter) = self.filter(!watches.is_empty()) else {
+        let Some(filter) = self.filter(!watches.is_empty() || !gated.is_empty()) else {
             return;
         };
         for range in self.set.drain(..) {
             filter[range].fill(0);
         }
-        for &[start, end] in self.lists[2].iter().filter(|&&range| range != END) {
+        let gated = gated.iter().filter(|range| !range.is_empty());
+        let gated = gated.map(|range| [range.start, range.end]);
+        let watched = self.lists[2].iter().copied();
+        for [start, end] in watched.filter(|&range| range != END).chain(gated) {
             // An access that starts before it may reach into it.
             let first = start.saturating_sub(Filter::LONGEST - 1) >> Filter::SHIFT;
             let last = (end - 1) >> Filter::SHIFT;

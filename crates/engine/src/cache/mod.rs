@@ -5,6 +5,7 @@
 
 pub mod accesses;
 pub mod atlas;
+mod confined;
 pub mod instruments;
 mod listing;
 pub mod mutable;
@@ -168,6 +169,10 @@ impl CodeCache {
         let Fetched::Executable(code) = memory.fetch(pc) else {
             return Err(FetchFault(pc));
         };
+        if !code.immutable && self.instruments.wanted.confined.is_some() {
+            // Who changes it doesn't know of translations here.
+            return Err(FetchFault(pc));
+        }
         let optimise = self.blocks < self.optimise_up_to;
         if code.immutable {
             let number = self.image_for(&code, memory);
@@ -371,7 +376,7 @@ impl CodeCache {
         }
         let stub = region.stub(pc).expect("it was just made");
         let own_miss = region.miss_thunk;
-        let slot = &mut gs.dispatch[pc as usize & 0xffff];
+        let slot = &mut self.dispatch_table(gs)[pc as usize & 0xffff];
         // A write here would copy a page of saved translations, so an end stays an end.
         let next = if *slot == self.mutable.region.miss_thunk as u64 {
             own_miss
@@ -383,7 +388,8 @@ impl CodeCache {
     }
 
     fn reset_dispatch(&mut self, gs: &mut GsBlock) {
-        gs.dispatch.fill(self.mutable.region.miss_thunk as u64);
+        let miss = self.mutable.region.miss_thunk as u64;
+        self.dispatch_table(gs).fill(miss);
         self.dispatch_dirty = false;
         for image in &mut self.images {
             if image.installed {
@@ -399,9 +405,10 @@ impl CodeCache {
     /// a miss at the first branch to each.
     fn install_stubs(&mut self, gs: &mut GsBlock) {
         let end = self.mutable.region.miss_thunk;
+        let table = self.dispatch_table(gs);
         for image in &mut self.images {
             if !std::mem::replace(&mut image.installed, true) {
-                image.region.install_chains(&mut gs.dispatch, end);
+                image.region.install_chains(table, end);
             }
         }
         self.stubs_waiting = false;

@@ -22,10 +22,15 @@ pub(super) struct CodePages {
     /// Addresses of pages that hold translated mutable code.
     pages: BTreeSet<u64>,
     stale: Vec<Range<u64>>,
+    /// The same for another cache, if there is one.
+    stale_too: Option<Vec<Range<u64>>>,
 }
 
 impl CodePages {
     pub(super) fn mark_stale(&mut self, range: Range<u64>) {
+        if let Some(too) = &mut self.stale_too {
+            too.push(range.clone());
+        }
         match self.stale.last_mut() {
             Some(last) if last.start <= range.end && range.start <= last.end => {
                 last.start = last.start.min(range.start);
@@ -168,6 +173,17 @@ impl Memory {
     #[inline]
     pub fn stale_pending(&self) -> bool {
         !self.code.stale.is_empty()
+    }
+
+    /// From here on stale ranges are also kept for a second cache.
+    pub fn keep_stale(&mut self) {
+        self.code.stale_too.get_or_insert_default();
+    }
+
+    /// What became stale since the last time, for the second cache.
+    pub fn take_stale_too(&mut self) -> Vec<Range<u64>> {
+        let too = self.code.stale_too.as_mut();
+        too.map(std::mem::take).unwrap_or_default()
     }
 
     /// Guest ranges whose translations must not be used any more.

@@ -79,6 +79,8 @@ pub struct Memory {
     stack_floor: u64,
     /// RLIMIT_STACK.
     stack_limit: u64,
+    /// While a probe's module runs: its code, and nothing else can be executed.
+    pub module: Option<Range<u64>>,
 }
 
 /// Why a mapping call can't be done.
@@ -125,6 +127,7 @@ impl Memory {
             objects: objects::Objects::default(),
             stack_floor: crate::layout::STACK_TOP,
             stack_limit: 8 << 20,
+            module: None,
         }
     }
 

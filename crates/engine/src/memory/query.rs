@@ -66,6 +66,17 @@ impl Memory {
 
     /// What the guest finds when it executes at `pc`.
     pub fn fetch(&self, pc: u64) -> Fetch {
+        if let Some(range) = &self.module {
+            if !range.contains(&pc) {
+                return Fetch::Unmapped;
+            }
+            return Fetch::Executable(Code {
+                range: range.clone(),
+                immutable: true,
+                shared: false,
+                image: None,
+            });
+        }
         let Some(m) = self.map.get(pc) else {
             return Fetch::Unmapped;
         };

@@ -7,7 +7,8 @@ use super::stubs::{budget_stub, exit_stub_len};
 use super::trace::{RAX, RDX};
 use super::{Frame, MAX_CALL_DEPTH, MAX_INSTRUCTIONS, Next, Translation, decode, flags, rewrite};
 use crate::cache::region::{Spilled, bind_or_link};
-use crate::context::{BUDGET_RCX, Exit, SOURCE, TARGET};
+use crate::context::{BUDGET_RCX, DISPATCH, Exit, SOURCE, TARGET};
+use crate::layout;
 
 /// A jump whose target is to come.
 enum Skip {
@@ -31,7 +32,7 @@ impl Translation<'_> {
         let fits = branch.flow_control() == FlowControl::ConditionalBranch
             && (branch.is_jcc_short() || branch.is_jcc_near())
             && target <= branch.ip()
-            && !self.checks.breaks_at(branch.ip())
+            && !self.checks.breaks_in(branch.ip()..branch.ip() + 1)
             && ins.len() + branch.len() < 16
             && self.is_ours(branch.ip())
             && self.is_ours(target)
@@ -69,7 +70,11 @@ impl Translation<'_> {
             self.code.store_gs(TARGET, target);
             self.code.exit(Exit::Indirect as usize);
         } else {
-            self.code.dispatch(target);
+            let table = match self.checks.confined {
+                None => layout::GS_BLOCK + DISPATCH as u64,
+                Some(confined) => confined.table(),
+            };
+            self.code.dispatch(target, table);
         }
     }
 

@@ -30,6 +30,8 @@ const MOST_LOOKS: u32 = 4;
 pub struct Checks {
     /// Guest addresses, in order.
     pub breaks: Vec<u64>,
+    /// Breakpoints where a register plus a displacement is what the filter has, in order.
+    pub gates: Vec<(u64, u8, i32)>,
     /// Also at one of so many instructions, for tests.
     pub every: Option<u64>,
     /// Which accesses to memory are looked at.
@@ -43,16 +45,41 @@ pub struct Checks {
     pub exact: bool,
     /// Translated code writes a trace (`crate::trace`).
     pub trace: bool,
+    /// Writes to other memory than a probe's own leave, and indirect branches are looked up in a table of this code's
+    /// own: none leads to code without these checks.
+    pub confined: Option<Confined>,
+}
+
+/// Code of a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confined {
+    /// Its module.
+    Module,
+    /// What the module calls of the guest.
+    Guest,
+}
+
+impl Confined {
+    /// Where its indirect branches are looked up.
+    pub const fn table(self) -> u64 {
+        let half = (layout::CONFINED_TABLES.end - layout::CONFINED_TABLES.start) / 2;
+        match self {
+            Confined::Module => layout::CONFINED_TABLES.start,
+            Confined::Guest => layout::CONFINED_TABLES.start + half,
+        }
+    }
 }
 
 impl Checks {
     pub fn is_none(&self) -> bool {
         self.breaks.is_empty()
+            && self.gates.is_empty()
             && self.every.is_none()
             && !self.watch()
             && !self.locked
             && !self.exact
             && !self.trace
+            && self.confined.is_none()
     }
 
     pub fn watch(&self) -> bool {
@@ -66,7 +93,14 @@ impl Checks {
     pub fn breaks_in(&self, range: Range<u64>) -> bool {
         let first = self.breaks.partition_point(|&pc| pc < range.start);
         self.breaks.get(first).is_some_and(|pc| range.contains(pc))
+            || !self.gates_in(range.clone()).is_empty()
             || (self.every.is_some() && range.into_iter().any(|pc| self.samples(pc)))
+    }
+
+    /// Gates at an instruction.
+    fn gates_in(&self, range: Range<u64>) -> &[(u64, u8, i32)] {
+        let at = |pc: u64| self.gates.partition_point(|gate| gate.0 < pc);
+        &self.gates[at(range.start)..at(range.end)]
     }
 
     fn samples(&self, pc: u64) -> bool {
@@ -99,10 +133,24 @@ impl Translation<'_> {
         if self.checks.breaks_at(ins.ip()) {
             self.code.exit_arg(ins.ip());
             self.code.exit(Exit::Break as usize);
+        } else {
+            let gates = self.checks.gates_in(ins.ip()..ins.ip() + 1).len();
+            for n in 0..gates {
+                let (pc, register, displacement) = self.checks.gates_in(ins.ip()..ins.ip() + 1)[n];
+                self.gate(pc, register, displacement);
+            }
         }
         if self.is_told() || self.checks.locked && is_locked(ins) {
             self.code.exit_arg(ins.ip());
             self.code.exit(Exit::Watch as usize);
+        }
+        if self.checks.confined.is_some() {
+            for n in 0..self.finder.touches(ins).len() {
+                let touch = self.finder.found(n);
+                if touch.write {
+                    self.check_confined(ins.ip(), &touch);
+                }
+            }
         }
         if self.checks.watch() {
             for n in 0..self.finder.touches(ins).len() {
@@ -180,17 +228,39 @@ impl Translation<'_> {
         }
     }
 
+    /// Leaves unless what is written begins in a probe's own memory. What begins there ends there, or faults: there is
+    /// nothing next to it.
+    fn check_confined(&mut self, pc: u64, touch: &Touch) {
+        if touch.kind == Kind::Odd {
+            self.code.exit_arg(pc);
+            self.code.exit(Exit::Watch as usize);
+            return;
+        }
+        const _: () = assert!(layout::PROBE.end - layout::PROBE.start == 1 << 32);
+        const UPPER: i32 = (layout::PROBE.start >> 32) as i32;
+        self.scratch.clear(0);
+        self.scratch.unspill(RCX, 0);
+        self.scratch.exit_arg(pc);
+        self.scratch.exit(Exit::Watch as usize);
+        let stub = self.region.place_cold_bytes(&self.scratch.bytes);
+        self.code.spill(0, RCX);
+        address(&mut self.code, touch);
+        // rorx rcx, rcx, 32; mov ecx, ecx: the upper half
+        self.code.raw(&[0xc4, 0xe3, 0xfb, 0xf0, 0xc9, 32]);
+        self.code.raw(&[0x89, 0xc9]);
+        self.code.lea_rcx(-UPPER);
+        let usual = self.code.jrcxz();
+        let leave = self.code.jmp();
+        self.code.bind(leave, stub);
+        self.code.bind_short(usual);
+        self.code.unspill(RCX, 0);
+    }
+
     /// Looks into the filter; on to the exact comparison only if it says so.
     fn filtered(&mut self, pc: u64, touch: &Touch) {
         self.code.spill(0, RCX);
         address(&mut self.code, touch);
-        // rorx rcx, rcx, SHIFT; movzx ecx, cx
-        self.code
-            .raw(&[0xc4, 0xe3, 0xfb, 0xf0, 0xc9, Filter::SHIFT as u8]);
-        self.code.raw(&[0x0f, 0xb7, 0xc9]);
-        // movzx ecx, byte [rcx + filter]
-        self.code.raw(&[0x0f, 0xb6, 0x89]);
-        self.code.imm32(Filter::PLACE as u32);
+        self.look_into_filter();
         let usual = self.code.jrcxz();
         let look = self.code.jmp();
         self.code.bind_short(usual);
@@ -201,6 +271,34 @@ impl Translation<'_> {
         compare(&mut self.scratch, pc, touch, CHECK, back);
         let stub = self.region.place_cold_bytes(&self.scratch.bytes);
         self.code.bind(look, stub);
+    }
+
+    /// Leaves if the filter has a register plus a displacement.
+    fn gate(&mut self, pc: u64, register: u8, displacement: i32) {
+        self.code.spill(0, RCX);
+        lea(&mut self.code, Some(register), None, 1, displacement);
+        self.look_into_filter();
+        let usual = self.code.jrcxz();
+        let look = self.code.jmp();
+        self.code.bind_short(usual);
+        self.code.unspill(RCX, 0);
+        self.scratch.clear(0);
+        self.scratch.unspill(RCX, 0);
+        self.scratch.exit_arg(pc);
+        self.scratch.exit(Exit::Break as usize);
+        let stub = self.region.place_cold_bytes(&self.scratch.bytes);
+        self.code.bind(look, stub);
+    }
+
+    /// rcx, an address, becomes what the filter has for it.
+    fn look_into_filter(&mut self) {
+        // rorx rcx, rcx, SHIFT; movzx ecx, cx
+        self.code
+            .raw(&[0xc4, 0xe3, 0xfb, 0xf0, 0xc9, Filter::SHIFT as u8]);
+        self.code.raw(&[0x0f, 0xb7, 0xc9]);
+        // movzx ecx, byte [rcx + filter]
+        self.code.raw(&[0x0f, 0xb6, 0x89]);
+        self.code.imm32(Filter::PLACE as u32);
     }
 
     /// Compares exactly, without the filter.
@@ -219,7 +317,8 @@ impl Translation<'_> {
             return true;
         }
         let all = self.checks.shadow;
-        let (reads, writes) = (self.checks.reads || all, self.checks.writes || all);
+        let writes = self.checks.writes || all || self.checks.confined.is_some();
+        let reads = self.checks.reads || all;
         let seen = self.checks.exact || self.checks.trace || self.checks.breaks_in(range);
         let locked = self.checks.locked && body.iter().any(is_locked);
         let mut all = body.iter();

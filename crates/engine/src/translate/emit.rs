@@ -5,7 +5,7 @@
 //! The block at `gs` has a fixed address below 2 GiB and is addressed absolutely: a byte shorter
 //! than through gs at every use.
 
-use crate::context::{DISPATCH, EXIT_ARG, EXITS, SOURCE, SPILL, TARGET, TICKS_LEFT};
+use crate::context::{EXIT_ARG, EXITS, SOURCE, SPILL, TARGET, TICKS_LEFT};
 use crate::layout;
 
 pub const RCX: u8 = 1;
@@ -253,7 +253,7 @@ impl Emitter {
 
     /// The common end of every indirect branch: `target` holds the guest target, the guest's rcx is
     /// in spill 0.
-    pub fn dispatch(&mut self, target: u8) {
+    pub fn dispatch(&mut self, target: u8, table: u64) {
         self.store_gs_imm(SOURCE, self.here());
         self.store_gs(TARGET, target);
         // movzx ecx, target16
@@ -263,7 +263,7 @@ impl Emitter {
         self.raw(&[0x0f, 0xb7, 0xc8 | (target & 7)]);
         // jmp [rcx*8 + dispatch]
         self.raw(&[0xff, 0x24, 0xcd]);
-        self.imm32((layout::GS_BLOCK as usize + DISPATCH) as u32);
+        self.imm32(table as u32);
     }
 }
 

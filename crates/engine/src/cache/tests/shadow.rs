@@ -26,12 +26,15 @@ fn granules(access: &Access) -> std::ops::RangeInclusive<u32> {
 
 const WANTED: Instruments = Instruments {
     breaks: BTreeSet::new(),
+    gates: BTreeSet::new(),
+    gated: Vec::new(),
     watches: Vec::new(),
     shadow: true,
     exact: false,
     trace: false,
     every: None,
     locked: false,
+    confined: None,
 };
 
 #[test]

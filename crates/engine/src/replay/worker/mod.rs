@@ -15,6 +15,7 @@
 //! - `functions`: all calls of functions, with their returns
 //! - `interactions`, [`told`]: calls of known functions, atomic instructions and accesses to shared memory, in one order
 //! - `changes`: all changes of a piece of memory
+//! - `probe`: a user's own debug code, run at chosen instructions
 //! - `trace`: all instructions and what they touch
 //! - `excursion`, `answers`: leaving the recording
 //! - `show`: registers, memory, mappings, threads
@@ -29,6 +30,7 @@ mod interactions;
 mod limit;
 mod observe;
 mod owners;
+mod probe;
 pub mod protocol;
 mod search;
 mod serve;

@@ -3,6 +3,8 @@
 //! A worker may have been led astray by a stranger's recording: whoever reads its replies trusts
 //! none of their values.
 
+pub mod probing;
+
 use std::fmt;
 
 use clew_recording::event::{StreamId, ThreadId};
@@ -80,6 +82,9 @@ pub enum Observation {
     Interactions,
     /// Each instruction and what it touches ([`crate::trace`]).
     Trace,
+    /// Runs the probes that stand in the buffer (a [`probing::Module`]); [`Reply::Told`] on the way, and a
+    /// `Vec<probing::Summary>` in the buffer.
+    Probes,
 }
 
 /// How far.
@@ -120,6 +125,30 @@ pub struct Stops {
     pub breaks: Vec<Break>,
     pub watches: Vec<Watch>,
     pub events: Events,
+    pub sites: Vec<Sites>,
+}
+
+/// Stop before any of these instructions: the places that an interpreter comes to at each step of the program
+/// that it runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sites {
+    pub addrs: Vec<u64>,
+    /// Only when this thread comes there.
+    pub thread: Option<ThreadId>,
+    /// Only where this is so: what isn't doesn't leave translated code.
+    pub gate: Option<Gate>,
+    /// As those of a [`Break`].
+    pub conditions: Vec<Vec<u8>>,
+}
+
+/// A register plus a displacement is in one of some ranges.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gate {
+    /// As instructions number it.
+    pub register: u8,
+    pub displacement: i32,
+    /// First value, and the first one behind.
+    pub ranges: Vec<(u64, u64)>,
 }
 
 /// Stop before the instruction there.
@@ -199,6 +228,8 @@ pub enum Reply {
         stopped: Stopped,
         complete: bool,
     },
+    /// What probes have told, in the order in which they did. The answer follows.
+    Told(Vec<probing::Told>),
     /// How far a long [`Command::Advance`] has come, every half second or so.
     Progress {
         work: u64,

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use clew_recording::event::{Event, ThreadId};
 
-use super::protocol::{Break, Calls, EventStop, Stops, Watch, WatchKind};
+use super::protocol::{Break, Calls, EventStop, Gate, Sites, Stops, Watch, WatchKind};
 use crate::cache::accesses::Access;
 use crate::cache::instruments::{Instruments, Watched};
 use crate::context::Regs;
@@ -24,7 +24,9 @@ const NUMBERS: Numbers = Numbers {
 /// What was asked for.
 #[derive(Default)]
 pub struct Wanted {
-    breaks: FxHashMap<u64, Vec<Place>>,
+    /// Numbers of the places at an address.
+    breaks: FxHashMap<u64, Vec<u32>>,
+    places: Vec<Place>,
     pub watches: Vec<Watch>,
     /// What is in the memory of each watch, where it can be read.
     contents: Vec<Option<Vec<u8>>>,
@@ -32,9 +34,10 @@ pub struct Wanted {
     instruments: Instruments,
 }
 
-/// A breakpoint at an address.
+/// A breakpoint at an address, or at many.
 struct Place {
     thread: Option<ThreadId>,
+    gate: Option<Gate>,
     conditions: Vec<Condition>,
     /// One of them can't be evaluated: gdb would stop and say so.
     always: bool,
@@ -54,12 +57,25 @@ impl Subject for Guest<'_> {
 
 impl Place {
     fn new(from: &Break) -> Place {
-        let decoded = from.conditions.iter().map(|bytes| Condition::decode(bytes));
-        let (conditions, bad): (Vec<_>, Vec<_>) = decoded.partition(Result::is_ok);
+        Place::with(from.thread, None, &from.conditions)
+    }
+
+    fn of_sites(from: &Sites) -> Place {
+        let mut gate = from.gate.clone();
+        if let Some(gate) = &mut gate {
+            gate.ranges.sort_unstable();
+        }
+        Place::with(from.thread, gate, &from.conditions)
+    }
+
+    fn with(thread: Option<ThreadId>, gate: Option<Gate>, conditions: &[Vec<u8>]) -> Place {
+        let decoded = conditions.iter().map(|bytes| Condition::decode(bytes));
+        let (good, bad): (Vec<_>, Vec<_>) = decoded.partition(Result::is_ok);
         Place {
-            thread: from.thread,
-            conditions: conditions.into_iter().flatten().collect(),
-            always: from.conditions.is_empty() || !bad.is_empty(),
+            thread,
+            gate,
+            conditions: good.into_iter().flatten().collect(),
+            always: conditions.is_empty() || !bad.is_empty(),
         }
     }
 
@@ -67,9 +83,20 @@ impl Place {
         if self.thread.is_some_and(|wanted| wanted != thread) {
             return false;
         }
+        if self.gate.as_ref().is_some_and(|gate| !is_open(gate, regs)) {
+            return false;
+        }
         let holds = |condition: &Condition| condition.evaluate(&Guest(regs)) != Ok(0);
         self.always || self.conditions.iter().any(holds)
     }
+}
+
+/// The filter in translated code lets some values through that aren't meant.
+fn is_open(gate: &Gate, regs: &Regs) -> bool {
+    let register = regs.gpr[usize::from(gate.register) % regs.gpr.len()];
+    let value = register.wrapping_add_signed(gate.displacement.into());
+    let behind = gate.ranges.partition_point(|&(first, _)| first <= value);
+    behind > 0 && value < gate.ranges[behind - 1].1
 }
 
 /// Which watch saw something, at which address, and whether it was read.
@@ -82,22 +109,42 @@ pub struct Seen {
 
 impl Wanted {
     pub fn new(stops: Stops) -> Wanted {
-        let mut breaks: FxHashMap<u64, Vec<Place>> = FxHashMap::default();
+        let mut breaks: FxHashMap<u64, Vec<u32>> = FxHashMap::default();
+        let mut places = Vec::new();
+        let mut instruments = Instruments::default();
         for at in &stops.breaks {
-            breaks.entry(at.addr).or_default().push(Place::new(at));
+            breaks.entry(at.addr).or_default().push(places.len() as u32);
+            instruments.breaks.insert(at.addr);
+            places.push(Place::new(at));
+        }
+        for sites in &stops.sites {
+            for &addr in &sites.addrs {
+                breaks.entry(addr).or_default().push(places.len() as u32);
+                match &sites.gate {
+                    Some(gate) => {
+                        let gate = (addr, gate.register % 16, gate.displacement);
+                        instruments.gates.insert(gate);
+                    }
+                    None => {
+                        instruments.breaks.insert(addr);
+                    }
+                }
+            }
+            if let Some(gate) = &sites.gate {
+                let ranges = gate.ranges.iter().map(|&(first, behind)| first..behind);
+                instruments.gated.extend(ranges);
+            }
+            places.push(Place::of_sites(sites));
         }
         let watched = |watch: &Watch| Watched {
             range: watch.addr..watch.addr.saturating_add(watch.len),
             reads: watch.kind != WatchKind::Change,
             writes: watch.kind != WatchKind::Read,
         };
-        let instruments = Instruments {
-            breaks: breaks.keys().copied().collect(),
-            watches: stops.watches.iter().map(watched).collect(),
-            ..Instruments::default()
-        };
+        instruments.watches = stops.watches.iter().map(watched).collect();
         Wanted {
             breaks,
+            places,
             contents: vec![None; stops.watches.len()],
             watches: stops.watches,
             events: stops.events,
@@ -122,7 +169,8 @@ impl Wanted {
     /// Whether a breakpoint counts for a thread that is about to execute the instruction it stands on.
     pub fn breaks_at(&self, thread: ThreadId, regs: &Regs) -> bool {
         let places = self.breaks.get(&regs.rip);
-        places.is_some_and(|places| places.iter().any(|place| place.counts(thread, regs)))
+        let counts = |&n: &u32| self.places[n as usize].counts(thread, regs);
+        places.is_some_and(|places| places.iter().any(counts))
     }
 
     /// The watch that one of these accesses concerns; changes are found by comparing.
@@ -337,6 +385,40 @@ mod tests {
         assert!(wanted.breaks_at(1, &regs(0x20, 7)));
         assert!(!wanted.breaks_at(1, &regs(0x20, 8)));
         assert!(wanted.breaks_at(1, &regs(0x30, 8)), "can't be evaluated");
+    }
+
+    #[test]
+    fn gates_and_conditions_both_count() {
+        let gate = Gate {
+            register: 0,
+            displacement: 8,
+            ranges: vec![(0x40, 0x42), (0x20, 0x21)],
+        };
+        let sites = |gate, conditions| Sites {
+            addrs: vec![0x10, 0x20],
+            thread: None,
+            gate,
+            conditions,
+        };
+        let stops = |sites| Stops {
+            sites: vec![sites],
+            ..Stops::default()
+        };
+        let wanted = Wanted::new(stops(sites(Some(gate.clone()), vec![])));
+        let hits = |wanted: &Wanted| {
+            let all = (0..0x50u64).filter(|&rax| wanted.breaks_at(1, &regs(0x20, rax)));
+            all.collect::<Vec<u64>>()
+        };
+        assert_eq!(hits(&wanted), [0x18, 0x38, 0x39]);
+        assert!(wanted.instruments().breaks.is_empty());
+        assert_eq!(wanted.instruments().gates.len(), 2);
+        // rax == 0x38
+        let condition = vec![0x26, 0, 0, 0x22, 0x38, 0x13, 0x27];
+        let wanted = Wanted::new(stops(sites(Some(gate), vec![condition])));
+        assert_eq!(hits(&wanted), [0x38]);
+        let always = Wanted::new(stops(sites(None, vec![])));
+        assert_eq!(hits(&always).len(), 0x50);
+        assert_eq!(always.instruments().breaks.len(), 2);
     }
 
     #[test]

@@ -54,6 +54,7 @@ impl Worker {
                 self.changes(goal, (addr, len), most, &mut buffer)
             }
             Observation::Interactions => self.interactions(goal, buffer),
+            Observation::Probes => self.probes(goal, &mut buffer),
             Observation::Trace => self.trace(goal, buffer),
         }
     }

@@ -1,0 +1,434 @@
+//! Debug code inside exact replays: what it prints is what the program was, and the program stays what was recorded.
+//!
+//! The first is the case of the paper that this follows: a calculator that makes bc's mistake, and the steps to find it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use clew_tests::compare::{check, code};
+use clew_tests::run::{Job, Outcome};
+use clew_tests::{clew, scratch};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+fn main() {
+    let trials = vec![
+        Trial::test("paper", || paper("gcc", &["-O0"])),
+        Trial::test("paper/O2", || paper("gcc", &["-O2"])),
+        Trial::test("paper/no-pie", || paper("gcc", &["-O1", "-no-pie"])),
+        Trial::test("print", print),
+        Trial::test("optimised", optimised),
+        Trial::test("returns", returns),
+        Trial::test("threads", threads),
+        Trial::test("call-backs", call_backs),
+        Trial::test("writes", writes),
+        Trial::test("failures", failures),
+        Trial::test("undone", undone),
+        Trial::test("cpp", cpp),
+        Trial::test("wrong", wrong),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+/// A program and a folder for it.
+struct Bench {
+    dir: PathBuf,
+    job: Job,
+}
+
+fn sources() -> PathBuf {
+    scratch::sources().join("probe")
+}
+
+impl Bench {
+    /// Compiles these files.
+    fn new(
+        name: &str,
+        compiler: &str,
+        options: &[&str],
+        files: &[PathBuf],
+    ) -> Result<Bench, Failed> {
+        let dir = scratch::fresh(&format!("probe.{name}"));
+        let program = dir.join("program");
+        let mut command = Command::new(compiler);
+        command
+            .arg("-g")
+            .args(options)
+            .arg("-o")
+            .arg(&program)
+            .args(files)
+            .arg("-lpthread");
+        let done = command.output().map_err(|error| error.to_string())?;
+        if !done.status.success() {
+            return Err(String::from_utf8_lossy(&done.stderr).into_owned().into());
+        }
+        let mut job = Job::new(program, &dir);
+        let recordings = dir.join("recordings").display().to_string();
+        job.env.push(("CLEW_DIR".into(), recordings));
+        job.timeout = Duration::from_secs(120);
+        Ok(Bench { dir, job })
+    }
+
+    /// The same of a text.
+    fn text(name: &str, options: &[&str], text: &str, extension: &str) -> Result<Bench, Failed> {
+        let dir = scratch::root().join(format!("probe.{name}.source"));
+        fs::create_dir_all(&dir)?;
+        let file = dir.join(format!("program.{extension}"));
+        fs::write(&file, text)?;
+        let compiler = if extension == "c" { "gcc" } else { "g++" };
+        Bench::new(name, compiler, options, &[file])
+    }
+
+    fn record(&self, args: &[&str]) -> Outcome {
+        let job = self.job.clone().args(args.iter().copied());
+        job.through("record", &["-n", "r"]).run()
+    }
+
+    fn clew(&self, args: &[&str]) -> Outcome {
+        let mut job = self.job.clone();
+        job.program = clew::path().to_owned();
+        job.args = args.iter().map(|&arg| arg.into()).collect();
+        job.run()
+    }
+
+    fn probe(&self, args: &[&str]) -> Outcome {
+        self.clew(&[&["probe", "r"], args].concat())
+    }
+}
+
+/// Debug code ran to its end and the replay was compared: what it printed.
+fn told(outcome: &Outcome) -> Result<String, Failed> {
+    check(code(outcome) == Some(0), "the probe didn't run", outcome)?;
+    let words = String::from_utf8_lossy(&outcome.stderr).into_owned();
+    check(
+        words.contains("the replay is what was recorded"),
+        "the end wasn't compared",
+        outcome,
+    )?;
+    Ok(String::from_utf8_lossy(&outcome.stdout).into_owned())
+}
+
+fn same(found: &str, expected: &str, outcome: &Outcome) -> Result<(), Failed> {
+    check(
+        found == expected,
+        &format!("expected {expected:?}"),
+        outcome,
+    )
+}
+
+fn path(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// The instructions and stacks up to the branch that finds nothing.
+const STEPS: &str = "inst=K\ninst=s\n    1 = 0\ninst=B\n";
+
+fn paper(compiler: &str, options: &[&str]) -> Result<(), Failed> {
+    let files = ["main.c", "translate.c", "execute.c"].map(|file| sources().join(file));
+    let bench = Bench::new(
+        &format!("paper{}", options.join("")),
+        compiler,
+        options,
+        &files,
+    )?;
+    bench.record(&["for (i=0;;i+1) i"]);
+    let before = fs::read(&bench.job.program)?;
+    let copies = sources().join("step2");
+    let (execute, helpers) = (
+        path(&copies.join("execute.c")),
+        path(&copies.join("helpers.c")),
+    );
+    let outcome = bench.probe(&[&execute, "--with", &helpers]);
+    same(&told(&outcome)?, STEPS, &outcome)?;
+    // The second region, in the translation phase, tells which input that was.
+    let translate = path(&copies.join("translate.c"));
+    let outcome = bench.probe(&[&execute, &translate, "--with", &helpers]);
+    let all = format!("input: for (i=0;;i+1) i\n{STEPS}");
+    same(&told(&outcome)?, &all, &outcome)?;
+    check(
+        fs::read(&bench.job.program)? == before,
+        "the program was changed",
+        &outcome,
+    )
+}
+
+const SUM: &str = "#include <stdio.h>
+struct point { int x, y; struct point *next; };
+static long total;
+static __attribute__((noinline)) int weigh(struct point *p, int scale)
+{
+    int sum = p->x * scale + p->y;
+    total += sum;
+    return sum;
+}
+int main(void)
+{
+    struct point last = {3, 4, 0}, first = {1, 2, &last};
+    int n = 0;
+    for (struct point *p = &first; p; p = p->next)
+        n += weigh(p, 10);
+    printf(\"%d %ld\\n\", n, total);
+    return 0;
+}
+";
+
+fn print() -> Result<(), Failed> {
+    let bench = Bench::text("print", &["-O0"], SUM, "c")?;
+    bench.record(&[]);
+    let outcome = bench.probe(&["--at", "weigh", "--print", "p->x, p->next != 0, scale"]);
+    check(code(&outcome) == Some(0), "nothing printed", &outcome)?;
+    let text = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    check(lines.len() == 2, "two calls", &outcome)?;
+    check(
+        lines[0].ends_with("p->x = 1, p->next != 0 = 1, scale = 10"),
+        "the first call",
+        &outcome,
+    )?;
+    check(
+        lines[1].ends_with("p->x = 3, p->next != 0 = 0, scale = 10"),
+        "the second call",
+        &outcome,
+    )
+}
+
+fn optimised() -> Result<(), Failed> {
+    let bench = Bench::text("optimised", &["-O2"], SUM, "c")?;
+    bench.record(&[]);
+    let code = "printf(\"%d %d %ld %d\\n\", p->x, scale, total, p->next ? 1 : 0);";
+    let outcome = bench.probe(&["--at", "weigh", code]);
+    same(&told(&outcome)?, "1 10 0 1\n3 10 12 0\n", &outcome)
+}
+
+fn returns() -> Result<(), Failed> {
+    let bench = Bench::text("returns", &["-O1"], SUM, "c")?;
+    bench.record(&[]);
+    let outcome = bench.probe(&["--at", "weigh$", "printf(\"%d %ld\\n\", $ret, total);"]);
+    same(&told(&outcome)?, "12 12\n34 46\n", &outcome)
+}
+
+const THREADS: &str = "#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+static volatile int count;
+static __thread int mine;
+static void step(int who) { mine += who; count++; }
+static void caught(int sig) { step(0); }
+static void *work(void *who) { for (int n = 0; n < 1000; n++) step((int)(long)who); return 0; }
+int main(void)
+{
+    pthread_t all[4];
+    signal(SIGUSR1, caught);
+    for (long n = 0; n < 4; n++) pthread_create(&all[n], 0, work, (void *)(n + 1));
+    raise(SIGUSR1);
+    for (int n = 0; n < 4; n++) pthread_join(all[n], 0);
+    printf(\"%d\\n\", count > 0);
+    return 0;
+}
+";
+
+fn threads() -> Result<(), Failed> {
+    let bench = Bench::text("threads", &["-O0"], THREADS, "c")?;
+    bench.record(&[]);
+    let dir = &bench.dir;
+    let helpers = dir.join("helpers.c");
+    fs::write(
+        &helpers,
+        "#include <stdio.h>\nint seen[5], wrong, last[64];\nCLEW_AT_END { printf(\"%d %d %d %d %d wrong %d\\n\", seen[0], seen[1], seen[2], seen[3], seen[4], wrong); }\n",
+    )?;
+    // Thread-local variables are those of the thread that runs.
+    let code = "seen[who]++; if (who && mine != last[CLEW_THREAD]) wrong++; last[CLEW_THREAD] = mine + who;";
+    let outcome = bench.probe(&["--at", "step", code, "--with", &path(&helpers)]);
+    same(
+        &told(&outcome)?,
+        "1 1000 1000 1000 1000 wrong 0\n",
+        &outcome,
+    )
+}
+
+fn call_backs() -> Result<(), Failed> {
+    let bench = Bench::text("callbacks", &["-O0"], SUM, "c")?;
+    bench.record(&[]);
+    let helpers = bench.dir.join("helpers.c");
+    fs::write(
+        &helpers,
+        "static int calls, stores;
+CLEW_ON_CALL(weigh) { calls++; printf(\"weigh %d\\n\", p->x); }
+CLEW_ON_RETURN(weigh) { printf(\"total %ld\\n\", total); }
+CLEW_ON_WRITE(total) { stores++; }
+CLEW_ON_SYSCALL(write) { if (after) printf(\"written %ld: %.*s\", result, (int)args[2], (char *)args[1]); }
+CLEW_AT_END { printf(\"%d calls, %d stores\\n\", calls, stores); }
+",
+    )?;
+    let outcome = bench.probe(&["--with", &path(&helpers)]);
+    let expected = "weigh 1\ntotal 12\nweigh 3\ntotal 46\nwritten 6: 46 46\n2 calls, 2 stores\n";
+    same(&told(&outcome)?, expected, &outcome)
+}
+
+/// Debug code can't write to the program, neither openly nor through pointers.
+fn writes() -> Result<(), Failed> {
+    let bench = Bench::text("writes", &["-O0"], SUM, "c")?;
+    bench.record(&[]);
+    let words = |outcome: &Outcome| String::from_utf8_lossy(&outcome.stderr).into_owned();
+    let outcome = bench.probe(&["--at", "weigh", "total = 1;"]);
+    check(
+        code(&outcome) == Some(2),
+        "an assignment is refused",
+        &outcome,
+    )?;
+    check(
+        words(&outcome).contains("can't write to the program: total"),
+        "and named",
+        &outcome,
+    )?;
+    let outcome = bench.probe(&["--at", "weigh", "long *t = &total;\n*t = 5;"]);
+    check(code(&outcome) == Some(3), "a store is caught", &outcome)?;
+    check(
+        words(&outcome).contains("which is total"),
+        "with its variable",
+        &outcome,
+    )?;
+    check(
+        words(&outcome).contains(":2: a probe can't write"),
+        "and its line",
+        &outcome,
+    )?;
+    let outcome = bench.probe(&["--at", "weigh", "memset(p, 0, 4);", "--on-error", "go-on"]);
+    check(
+        code(&outcome) == Some(3),
+        "libc's stores are caught",
+        &outcome,
+    )?;
+    check(
+        words(&outcome).contains("the replay is what was recorded"),
+        "nothing has changed",
+        &outcome,
+    )
+}
+
+/// However a probe ends, it is told with its line, and the replay goes on if it is to.
+fn failures() -> Result<(), Failed> {
+    let bench = Bench::text("failures", &["-O0"], SUM, "c")?;
+    bench.record(&[]);
+    for (code_text, expected) in [
+        ("*(volatile int *)8;", "it crashed"),
+        ("for (;;) ;", "it doesn't end"),
+        ("exit(3);", "exit(3)"),
+        ("abort();", "signal 6"),
+        (
+            "struct r { int (*f)(struct r *, int); } r; int go(struct r *r, int n) { volatile char a[4096]; a[n % 4096] = 1; return r->f(r, n + 1) + a[0]; } r.f = go; go(&r, 0);",
+            "stack is used up",
+        ),
+        ("extern int fork(void); fork();", "another process"),
+        ("((void (*)(void))8)();", "no code that a probe can run"),
+    ] {
+        let outcome = bench.probe(&[
+            "--at",
+            "weigh",
+            code_text,
+            "--on-error",
+            "go-on",
+            "--most-ticks",
+            "10000000",
+        ]);
+        check(code(&outcome) == Some(3), code_text, &outcome)?;
+        let words = String::from_utf8_lossy(&outcome.stderr).into_owned();
+        check(
+            words.contains(expected),
+            &format!("expected {expected:?}"),
+            &outcome,
+        )?;
+        check(words.contains("at weigh"), "with its place", &outcome)?;
+        check(
+            words.contains("the replay is what was recorded"),
+            "and the replay went on",
+            &outcome,
+        )?;
+    }
+    Ok(())
+}
+
+/// What the program's own functions write when debug code calls them is undone; with --strict it is an error.
+fn undone() -> Result<(), Failed> {
+    let bench = Bench::text("undone", &["-O0"], SUM, "c")?;
+    bench.record(&[]);
+    let call = "int w = weigh(p, 100); printf(\"%d %ld\\n\", w, total);";
+    let outcome = bench.probe(&["--at", "program.c:6", call]);
+    same(&told(&outcome)?, "102 102\n304 316\n", &outcome)?;
+    let outcome = bench.probe(&["--at", "program.c:6", call, "--strict"]);
+    check(code(&outcome) == Some(3), "an error", &outcome)?;
+    let words = String::from_utf8_lossy(&outcome.stderr).into_owned();
+    check(
+        words.contains("in the program's weigh"),
+        "where it was",
+        &outcome,
+    )
+}
+
+const CPP: &str = "#include <map>
+#include <string>
+#include <vector>
+#include <cstdio>
+namespace shop {
+struct Cart {
+    std::vector<int> prices;
+    std::map<std::string, int> names;
+    int total = 0;
+    void add(const std::string &name, int price) {
+        prices.push_back(price);
+        names[name]++;
+        total += price;
+    }
+};
+}
+int main()
+{
+    shop::Cart cart;
+    cart.add(\"tea\", 3);
+    cart.add(\"milk\", 4);
+    cart.add(\"tea\", 5);
+    printf(\"%d\\n\", cart.total);
+}
+";
+
+fn cpp() -> Result<(), Failed> {
+    let bench = Bench::text("cpp", &["-O0"], CPP, "cc")?;
+    bench.record(&[]);
+    let text = "printf(\"%s %d %zu %d\\n\", name.c_str(), price, prices.size(), total); \
+                std::map<std::string, int> mine; mine[name] = price; printf(\"%zu\\n\", mine.size() + this->names.size());";
+    let outcome = bench.probe(&["--at", "program.cc:11", text]);
+    same(
+        &told(&outcome)?,
+        "tea 3 0 0\n1\nmilk 4 1 3\n2\ntea 5 2 7\n3\n",
+        &outcome,
+    )
+}
+
+fn wrong() -> Result<(), Failed> {
+    let bench = Bench::text("wrong", &["-O0"], SUM, "c")?;
+    bench.record(&[]);
+    for (args, expected) in [
+        (&["--at", "weihg", "1;"][..], "did you mean weigh"),
+        (&["--at", "weigh"], "--print"),
+        (
+            &["--at", "weigh", "nothing_like_it(3;"],
+            "can't be compiled",
+        ),
+        (&["--at", "program.c:999", "1;"], "no code is known"),
+    ] {
+        let outcome = bench.probe(args);
+        check(
+            code(&outcome) == Some(2),
+            "the command line is wrong",
+            &outcome,
+        )?;
+        let words = String::from_utf8_lossy(&outcome.stderr).into_owned();
+        check(
+            words.contains(expected),
+            &format!("expected {expected:?}"),
+            &outcome,
+        )?;
+    }
+    Ok(())
+}
