@@ -6,7 +6,7 @@
 
 mod decide;
 mod ends;
-mod fault;
+pub(crate) mod fault;
 mod frees;
 mod memory;
 mod output;
