@@ -28,6 +28,8 @@ use trace::Run;
 const MOST: usize = 3;
 /// So many are looked at for those: several may say the same.
 const LOOK: usize = 8;
+/// What separates so much worse than the best isn't told.
+const FAR: f64 = 0.4;
 
 /// What is asked.
 pub struct Question<'a> {
@@ -70,7 +72,7 @@ pub struct Suspect {
     pub failing: usize,
     pub passing: usize,
     /// In the order in which they happened.
-    pub deeds: Vec<Told>,
+    pub acts: Vec<Told>,
     /// What it is, in sentences.
     pub sentences: Vec<String>,
     pub advice: Option<String>,
@@ -93,15 +95,18 @@ pub struct Confirmed {
 }
 
 impl Confirmed {
+    /// It always fails with the order.
+    pub fn is_enough(&self) -> bool {
+        self.with.is_some_and(|(failed, of)| failed == of && of > 0)
+    }
+
     /// It always fails with it, and never without.
     pub fn is_clear(&self) -> bool {
-        let always = self.with.is_some_and(|(failed, of)| failed == of && of > 0);
-        let never = self.without.is_some_and(|(failed, _)| failed == 0);
-        always && never
+        self.is_enough() && self.without.is_some_and(|(failed, _)| failed == 0)
     }
 }
 
-/// A deed as people read it.
+/// An act as people read it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Told {
     pub what: patterns::What,
@@ -167,7 +172,9 @@ pub fn diagnose(question: &mut Question<'_>) -> Result<Diagnosis> {
         complete: failing.iter().chain(&passing).all(|run| run.story.complete),
     };
     for ranked in ranked.into_iter().take(LOOK) {
-        if diagnosis.suspects.len() >= MOST {
+        let best = diagnosis.suspects.first().map(|first| first.score);
+        let far = best.is_some_and(|best| ranked.score < best - FAR);
+        if diagnosis.suspects.len() >= MOST || far {
             break;
         }
         let path = &question.failing[ranked.run];
@@ -178,7 +185,7 @@ pub fn diagnose(question: &mut Question<'_>) -> Result<Diagnosis> {
         // The same lines again, with other instructions or another condition, say nothing new.
         let lines = |one: &Suspect| {
             let short = |told: &Told| told.site.short();
-            let mut all: Vec<_> = one.deeds.iter().map(short).collect();
+            let mut all: Vec<_> = one.acts.iter().map(short).collect();
             all.sort();
             all.dedup();
             (one.variable.clone(), all)

@@ -9,6 +9,7 @@ mod ends;
 pub(crate) mod fault;
 mod frees;
 mod memory;
+mod others;
 mod output;
 mod tell;
 mod trail;
@@ -165,6 +166,7 @@ pub fn why(question: &Question<'_>) -> Result<Answer> {
     } else if asking.deadlock()? {
     } else if failed {
         asking.failed()?;
+        asking.interferes()?;
     } else {
         asking.answer.kind = Kind::None;
         let how = match end {

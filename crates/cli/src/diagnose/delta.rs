@@ -357,7 +357,7 @@ fn compared(
     })
 }
 
-/// Forces and forbids suspects, the best first, until one is confirmed; that one is then the first.
+/// Forces and forbids suspects, the best first, until the program fails by one that is forced; that one is then the first.
 fn tried(
     diagnosis: &mut Diagnosis,
     settings: &Settings,
@@ -387,8 +387,8 @@ fn tried(
         let confirmed = confirm(&follower, &suspect.key, &failed, &passes, &open, times);
         let confirmed = confirmed.map_err(|error| error.to_string())?;
         // Where nothing could be forced there is nothing to choose by.
-        let ends = !confirmed.forced || confirmed.is_clear();
-        if confirmed.is_clear() && confirmed.forced {
+        let ends = !confirmed.forced || confirmed.is_enough();
+        if confirmed.is_enough() && confirmed.forced {
             best = Some(n);
         }
         suspect.confirmed = Some(confirmed);
@@ -455,7 +455,7 @@ fn suspect_text(n: usize, suspect: &Suspect) -> String {
             wrapped(&text::plain(&format!("What may help: {advice}.")), 3)
         ));
     }
-    for told in &suspect.deeds {
+    for told in &suspect.acts {
         if told.site.position.is_empty() {
             continue;
         }

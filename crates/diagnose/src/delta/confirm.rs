@@ -247,7 +247,12 @@ fn forced(key: &Key, course: &Lined) -> Vec<Steer> {
             for wx in at(0) {
                 let there = |r: &usize| *r > wx && others(*r, wx);
                 if let Some(ry) = at(3).into_iter().find(there) {
-                    all.push((ry - wx, held(Place::after(wx), Place::after(ry))));
+                    let wy = at(1).into_iter().find(|&wy| wy > wx && !others(wy, wx));
+                    let hold = wy.and_then(|wy| free_between(course, wx, wy));
+                    all.push((
+                        ry - wx,
+                        held(hold.unwrap_or(Place::after(wx)), Place::after(ry)),
+                    ));
                 }
             }
         }
@@ -293,8 +298,14 @@ fn forbidden(key: &Key, course: &Lined) -> Option<Steer> {
             let wx = at(0).into_iter().rev().find(|&w| w < ry.max(rx))?;
             let wy = at(1).into_iter().find(|&w| w > wx)?;
             match wx < rx.min(ry) {
-                true => Some(held(Place::before(rx.min(ry)), Place::after(wy))),
-                false => Some(held(Place::before(wx), Place::after(rx.max(ry)))),
+                true => {
+                    let hold = lock_before(course, wx, rx.min(ry));
+                    Some(held(Place::before(hold), Place::after(wy)))
+                }
+                false => {
+                    let hold = lock_before(course, rx.min(ry), wx);
+                    Some(held(Place::before(hold), Place::after(rx.max(ry))))
+                }
             }
         }
         _ => None,

@@ -27,7 +27,7 @@ pub enum What {
 
 /// Who did what, where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deed {
+pub struct Act {
     pub what: What,
     pub thread: ThreadId,
     /// The signal whose handler it is, and which of all handlers.
@@ -50,7 +50,7 @@ pub struct Deed {
     pub cell: u32,
 }
 
-impl Deed {
+impl Act {
     pub fn writes(&self) -> bool {
         matches!(self.what, What::Write | What::Free)
     }
@@ -147,7 +147,7 @@ pub struct Key {
 /// The last time that a pattern came about in a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instance {
-    pub deeds: Vec<Deed>,
+    pub acts: Vec<Act>,
     /// The place of its last access among all.
     pub last: usize,
     /// So many accesses lie between the first and the last.
@@ -159,7 +159,7 @@ pub type Patterns = HashMap<Key, Instance>;
 /// All accesses of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Accesses {
-    pub deeds: Vec<Deed>,
+    pub acts: Vec<Act>,
     pub names: Vec<String>,
 }
 
@@ -181,8 +181,8 @@ impl Accesses {
             of: self,
         };
         let mut cells: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
-        for (n, deed) in self.deeds.iter().enumerate() {
-            cells.entry(deed.cell).or_default().push(n);
+        for (n, act) in self.acts.iter().enumerate() {
+            cells.entry(act.cell).or_default().push(n);
         }
         for cell in cells.values() {
             found.orders(cell);
@@ -201,31 +201,31 @@ struct Found<'a> {
 
 impl Found<'_> {
     fn add(&mut self, shape: Shape, numbers: &[usize]) {
-        let deeds: Vec<Deed> = numbers.iter().map(|&n| self.of.deeds[n]).collect();
-        let Some(last) = deeds.last().copied() else {
+        let acts: Vec<Act> = numbers.iter().map(|&n| self.of.acts[n]).collect();
+        let Some(last) = acts.last().copied() else {
             return;
         };
         let mut notes = vec![Note::Any];
         if let Some(value) = last.value.filter(|&value| last.reads && value <= SMALL) {
             notes.push(Note::Value(value));
         }
-        let first = deeds[0];
-        if deeds.len() == 3 && last.locked && last.value == first.value && deeds[1].writes() {
+        let first = acts[0];
+        if acts.len() == 3 && last.locked && last.value == first.value && acts[1].writes() {
             notes.push(Note::Again);
         }
         let mut names: Vec<String> = Vec::new();
-        for deed in &deeds {
-            let name = &self.of.names[deed.name as usize];
+        for act in &acts {
+            let name = &self.of.names[act.name as usize];
             if !names.contains(name) {
                 names.push(name.clone());
             }
         }
-        let site = |deed: &Deed| (deed.line, deed.handler.is_some());
-        let sites: Vec<(u64, bool)> = deeds.iter().map(site).collect();
+        let site = |act: &Act| (act.line, act.handler.is_some());
+        let sites: Vec<(u64, bool)> = acts.iter().map(site).collect();
         let instance = Instance {
             last: numbers.iter().copied().max().unwrap_or(0),
             span: numbers.iter().max().unwrap_or(&0) - numbers.iter().min().unwrap_or(&0),
-            deeds,
+            acts,
         };
         for note in notes {
             let key = Key {
@@ -241,7 +241,7 @@ impl Found<'_> {
     /// Neighbours of different threads of control.
     fn orders(&mut self, cell: &[usize]) {
         for two in cell.windows(2) {
-            let (a, b) = (&self.of.deeds[two[0]], &self.of.deeds[two[1]]);
+            let (a, b) = (&self.of.acts[two[0]], &self.of.acts[two[1]]);
             if a.control() == b.control() {
                 continue;
             }
@@ -260,17 +260,17 @@ impl Found<'_> {
     fn locals(&mut self, cell: &[usize]) {
         let mut before: HashMap<(ThreadId, u32), usize> = HashMap::new();
         for (place, &n) in cell.iter().enumerate() {
-            let deed = self.of.deeds[n];
-            let Some(first) = before.insert(deed.control(), place) else {
+            let act = self.of.acts[n];
+            let Some(first) = before.insert(act.control(), place) else {
                 continue;
             };
             let between = &cell[first + 1..place];
             let (p, c) = (cell[first], n);
             let mut seen: Vec<u64> = Vec::new();
             for &r in between.iter().rev().take(MOST_BETWEEN) {
-                let other = self.of.deeds[r];
-                let first = self.of.deeds[p];
-                let last = deed.writes() && !deed.reads;
+                let other = self.of.acts[r];
+                let first = self.of.acts[p];
+                let last = act.writes() && !act.reads;
                 let shape = Shape::local(
                     first.writes(),
                     other.writes(),
@@ -290,14 +290,14 @@ impl Found<'_> {
         let mut wrote: Vec<(ThreadId, u32)> = Vec::new();
         let mut told: Vec<u64> = Vec::new();
         for &n in cell {
-            let deed = self.of.deeds[n];
-            let control = deed.control();
+            let act = self.of.acts[n];
+            let control = act.control();
             let others = wrote.iter().any(|one| *one != control);
-            if deed.reads && !others && !wrote.contains(&control) && !told.contains(&deed.line) {
-                told.push(deed.line);
+            if act.reads && !others && !wrote.contains(&control) && !told.contains(&act.line) {
+                told.push(act.line);
                 self.add(Shape::Early, &[n]);
             }
-            if deed.writes() && !wrote.contains(&control) {
+            if act.writes() && !wrote.contains(&control) {
                 wrote.push(control);
             }
         }
@@ -307,8 +307,8 @@ impl Found<'_> {
     fn pairs(&mut self) {
         type Two = (u32, u32);
         let mut lists: BTreeMap<(ThreadId, u32), Vec<usize>> = BTreeMap::new();
-        for (n, deed) in self.of.deeds.iter().enumerate() {
-            lists.entry(deed.control()).or_default().push(n);
+        for (n, act) in self.of.acts.iter().enumerate() {
+            lists.entry(act.control()).or_default().push(n);
         }
         // By the two cells: who, and the two accesses in their order, which tells what belongs together from what only
         // follows.
@@ -318,7 +318,7 @@ impl Found<'_> {
         for (control, list) in &lists {
             for (at, &a) in list.iter().enumerate() {
                 for &b in list.iter().skip(at + 1).take(NEAR) {
-                    let (x, y) = (&self.of.deeds[a], &self.of.deeds[b]);
+                    let (x, y) = (&self.of.acts[a], &self.of.acts[b]);
                     if x.cell == y.cell {
                         break;
                     }
@@ -342,7 +342,7 @@ impl Found<'_> {
                 continue;
             };
             let open = |(who, [w1, _]): &&((ThreadId, u32), [usize; 2])| {
-                let (first, last) = (&self.of.deeds[*w1], &self.of.deeds[last]);
+                let (first, last) = (&self.of.acts[*w1], &self.of.acts[last]);
                 who == control
                     && (first.line, first.cell) == (last.line, last.cell)
                     && last.writes()
@@ -363,7 +363,7 @@ impl Found<'_> {
                         continue;
                     }
                     // Who writes the one that was read first, and was it before?
-                    let first = self.of.deeds[*w1].cell == self.of.deeds[*r1].cell;
+                    let first = self.of.acts[*w1].cell == self.of.acts[*r1].cell;
                     let (of_first, of_second) = if first { (w1, w2) } else { (w2, w1) };
                     if (of_first < r1) != (of_second < r2) {
                         self.add(Shape::Pair, &[*w1, *w2 & !NEVER, *r1, *r2]);
@@ -386,7 +386,7 @@ mod tests {
             let word = word.trim_start_matches('h').as_bytes();
             let digit = |n: usize| u32::from(word[n] - b'0');
             let write = word[1] == b'w';
-            all.deeds.push(Deed {
+            all.acts.push(Act {
                 what: if write { What::Write } else { What::Read },
                 thread: digit(0),
                 handler: handler.then_some((10, 1)),

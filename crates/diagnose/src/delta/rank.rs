@@ -49,11 +49,11 @@ pub fn rank(
     let mut levels: HashMap<&str, usize> = HashMap::new();
     let mut seen: HashSet<u64> = HashSet::new();
     for (key, (run, _)) in &keys {
-        for deed in &failing[*run].patterns[*key].deeds {
-            if seen.insert(deed.line) {
-                places.insert(deed.line, place(scene, deed.site));
+        for act in &failing[*run].patterns[*key].acts {
+            if seen.insert(act.line) {
+                places.insert(act.line, place(scene, act.site));
             }
-            let function = &places[&deed.line].function;
+            let function = &places[&act.line].function;
             let level = failure.functions.iter().position(|one| one == function);
             if let (Some(level), [name]) = (level, &key.names[..]) {
                 let known = levels.entry(name).or_insert(level);
@@ -92,12 +92,12 @@ pub fn rank(
         let mut score = separates;
         score += kind(key);
         // Each is atomic, and meant to be.
-        if instance.deeds.iter().all(|deed| deed.locked) {
+        if instance.acts.iter().all(|act| act.locked) {
             score -= 0.06;
         }
         score -= 0.25 * part(key.sites.len() - own, key.sites.len());
         // Code that only failing runs execute is what the failure made happen, not what made it.
-        let freed = instance.deeds[0].what == What::Free;
+        let freed = instance.acts[0].what == What::Free;
         let by_accesses = !matches!(key.shape, Shape::Deadlock | Shape::LostSignal) && !freed;
         if by_accesses && !passing.is_empty() {
             let new = key

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use clew_calls::names;
-use clew_debugger::{Breakpoint, Spot, Wanted};
+use clew_debugger::{Spot, Wanted};
 use clew_recording::event::{Event, ThreadId};
 use clew_symbols::Modules;
 use clew_timeline::{Next, Position};
@@ -90,13 +90,11 @@ pub fn failure(scene: &mut Scene<'_>, named: Option<&Named>) -> Result<Failure> 
         }
     }
     if let Some(named) = named {
-        let breakpoint = resolved(scene, named)?;
         failure.functions.clear();
         code.clear();
-        for location in &breakpoint.locations {
-            code.push(location.address);
-            let name = location.function.as_deref().map(plain_name);
-            failure.functions.extend(name.map(String::from));
+        for (function, address) in resolved(scene, named)? {
+            code.push(address);
+            failure.functions.extend(function);
         }
     }
     code.extend(handlers(scene)?);
@@ -105,14 +103,34 @@ pub fn failure(scene: &mut Scene<'_>, named: Option<&Named>) -> Result<Failure> 
     Ok(failure)
 }
 
-fn resolved(scene: &mut Scene<'_>, named: &Named) -> Result<Breakpoint> {
+/// Functions that the user means, and an address in each.
+fn resolved(scene: &mut Scene<'_>, named: &Named) -> Result<Vec<(Option<String>, u64)>> {
     let spot = match named.clone() {
         Named::Function(name) => Spot::Function(name),
         Named::Line { file, line } => Spot::Line { file, line },
     };
-    let breakpoint = scene.debugger.add_breakpoint(Wanted::at(spot))?;
+    let found = scene.debugger.add_breakpoint(Wanted::at(spot));
+    let breakpoint = match (found, named) {
+        (Err(why @ clew_debugger::Error::Function { .. }), Named::Function(name)) => {
+            // The compiler may have put it into others.
+            let inlined = scene.debugger.calls(name, 1).map(|calls| calls.inlined);
+            let inlined = inlined.unwrap_or_default();
+            let copies = inlined
+                .iter()
+                .map(|copy| (Some(name.clone()), copy.address));
+            return match inlined.is_empty() {
+                false => Ok(copies.collect()),
+                true => Err(why),
+            };
+        }
+        (found, _) => found?,
+    };
     scene.debugger.remove_breakpoint(breakpoint.id)?;
-    Ok(breakpoint)
+    let locations = breakpoint.locations.iter().map(|location| {
+        let name = location.function.as_deref().map(plain_name);
+        (name.map(String::from), location.address)
+    });
+    Ok(locations.collect())
 }
 
 /// The memory that a crash went to.

@@ -7,7 +7,7 @@ use clew_order::story::{Accessed, Story};
 use clew_order::{Interaction, Kind, Names, ObjectKey};
 use clew_recording::event::ThreadId;
 
-use super::patterns::{Deed, Instance, Key, Note, Patterns, Shape, What};
+use super::patterns::{Act, Instance, Key, Note, Patterns, Shape, What};
 use super::trace::{line_number, without_elements};
 
 pub fn patterns(story: &Story, names: &Names<'_>) -> Patterns {
@@ -17,12 +17,12 @@ pub fn patterns(story: &Story, names: &Names<'_>) -> Patterns {
     all
 }
 
-fn deed(story: &Story, names: &Names<'_>, one: &Interaction, what: What) -> Deed {
+fn act(story: &Story, names: &Names<'_>, one: &Interaction, what: What) -> Act {
     let addr = match story.gathered.objects[one.object as usize].key {
         ObjectKey::Memory { addr, .. } => addr,
         _ => 0,
     };
-    Deed {
+    Act {
         what,
         thread: one.thread,
         handler: None,
@@ -40,8 +40,8 @@ fn deed(story: &Story, names: &Names<'_>, one: &Interaction, what: What) -> Deed
     }
 }
 
-fn add(all: &mut Patterns, shape: Shape, names: Vec<String>, deeds: Vec<Deed>) {
-    let mut sites: Vec<(u64, bool)> = deeds.iter().map(|deed| (deed.line, false)).collect();
+fn add(all: &mut Patterns, shape: Shape, names: Vec<String>, acts: Vec<Act>) {
+    let mut sites: Vec<(u64, bool)> = acts.iter().map(|act| (act.line, false)).collect();
     // Who of the threads comes first says nothing.
     if shape == Shape::Deadlock {
         sites.sort_unstable();
@@ -54,7 +54,7 @@ fn add(all: &mut Patterns, shape: Shape, names: Vec<String>, deeds: Vec<Deed>) {
         note: Note::Any,
     };
     let instance = Instance {
-        deeds,
+        acts,
         last: usize::MAX,
         span: 0,
     };
@@ -92,7 +92,7 @@ fn deadlock(story: &Story, names: &Names<'_>, all: &mut Patterns) {
     let mut threads: Vec<ThreadId> = waits.keys().copied().collect();
     threads.sort_unstable();
     for &first in &threads {
-        let (mut deeds, mut objects, mut at) = (Vec::new(), Vec::new(), first);
+        let (mut acts, mut objects, mut at) = (Vec::new(), Vec::new(), first);
         let closed = loop {
             let Some(wait) = waits.get(&at) else {
                 break false;
@@ -100,8 +100,8 @@ fn deadlock(story: &Story, names: &Names<'_>, all: &mut Patterns) {
             let Some(holder) = held.get(&wait.object) else {
                 break false;
             };
-            deeds.push(deed(story, names, holder, What::Lock));
-            deeds.push(deed(story, names, wait, What::Wait));
+            acts.push(act(story, names, holder, What::Lock));
+            acts.push(act(story, names, wait, What::Wait));
             objects.push(wait.object);
             at = holder.thread;
             if at == first {
@@ -118,7 +118,7 @@ fn deadlock(story: &Story, names: &Names<'_>, all: &mut Patterns) {
             names.dedup();
             let mut plain: Vec<String> = names.iter().map(|name| without_elements(name)).collect();
             plain.dedup();
-            return add(all, Shape::Deadlock, plain, deeds);
+            return add(all, Shape::Deadlock, plain, acts);
         }
     }
 }
@@ -155,25 +155,25 @@ fn lost_signal(story: &Story, names: &Names<'_>, all: &mut Patterns) {
         if waiting || signal.thread == wait.thread {
             continue;
         }
-        let mut deeds = vec![
-            deed(story, names, signal, What::Signal),
-            deed(story, names, wait, What::Wait),
+        let mut acts = vec![
+            act(story, names, signal, What::Signal),
+            act(story, names, wait, What::Wait),
         ];
         // What the waiter had looked at before, and the other wrote meanwhile.
         if let Some((read, write)) =
             looked(story, names, (wait.thread, signal.thread), (before, began))
         {
-            deeds.insert(0, write);
-            deeds.insert(0, read);
+            acts.insert(0, write);
+            acts.insert(0, read);
         }
         let object = names.object(&gathered.objects[wait.object as usize]);
         let mut all_names = vec![without_elements(&object)];
-        if deeds.len() == 4
-            && let Some(name) = names.variable(deeds[1].addr)
+        if acts.len() == 4
+            && let Some(name) = names.variable(acts[1].addr)
         {
             all_names.push(without_elements(&name));
         }
-        add(all, Shape::LostSignal, all_names, deeds);
+        add(all, Shape::LostSignal, all_names, acts);
     }
 }
 
@@ -183,7 +183,7 @@ fn looked(
     names: &Names<'_>,
     (waiter, signaller): (ThreadId, ThreadId),
     (signalled, waited): (usize, usize),
-) -> Option<(Deed, Deed)> {
+) -> Option<(Act, Act)> {
     let overlap = |a: &Accessed, b: &Accessed| a.addr < b.addr + b.len && b.addr < a.addr + a.len;
     let place = |n: usize| (n, &story.accesses[n]);
     let all = 0..story.accesses.len();
@@ -195,7 +195,7 @@ fn looked(
         let (_, read) = reads.find(|(_, one)| {
             one.thread == waiter && one.read && one.after <= waited && overlap(one, write)
         })?;
-        let of = |one: &Accessed, what| Deed {
+        let of = |one: &Accessed, what| Act {
             what,
             thread: one.thread,
             handler: None,

@@ -7,7 +7,7 @@ use clew_calls::names;
 use clew_order::Names;
 use clew_timeline::Mark;
 
-use super::patterns::{Deed, Note, Shape, What};
+use super::patterns::{Act, Note, Shape, What};
 use super::rank::Ranked;
 use super::trace::Run;
 use super::{Suspect, Told};
@@ -26,20 +26,20 @@ pub fn tell(
     ranked: Ranked,
 ) -> Result<Suspect> {
     let run = &failing[ranked.run];
-    let mut deeds = Vec::new();
-    for (n, deed) in ranked.instance.deeds.iter().enumerate() {
-        let mut told = told(scene, run, deed)?;
+    let mut acts = Vec::new();
+    for (n, act) in ranked.instance.acts.iter().enumerate() {
+        let mut told = told(scene, run, act)?;
         // What a write wrote is what stands there when the next one comes.
-        if deed.what == What::Write {
-            let next = &ranked.instance.deeds[n + 1..];
-            let same = next.iter().find(|next| next.cell == deed.cell);
+        if act.what == What::Write {
+            let next = &ranked.instance.acts[n + 1..];
+            let same = next.iter().find(|next| next.cell == act.cell);
             let near = matches!(
                 ranked.key.shape,
                 Shape::Wr | Shape::Ww | Shape::Rwr | Shape::Wwr
             );
             told.value = same.filter(|_| near).and_then(|next| next.value);
         }
-        deeds.push(told);
+        acts.push(told);
     }
     // What a read that came too early should have waited for.
     let awaited = match ranked.key.shape {
@@ -47,71 +47,71 @@ pub fn tell(
         _ => None,
     };
     let also = awaited.as_ref().map(|(site, _)| site);
-    let variable = variable(scene, run, &ranked, &deeds, also)?;
+    let variable = variable(scene, run, &ranked, &acts, also)?;
     let mut suspect = Suspect {
         pattern: ranked.key.shape,
         recording,
         variable,
         failing: ranked.failing,
         passing: ranked.passing,
-        deeds,
+        acts,
         sentences: Vec::new(),
         advice: None,
         score: ranked.score,
         key: ranked.key.clone(),
         confirmed: None,
     };
-    let races = |a: &Deed, b: &Deed| {
+    let races = |a: &Act, b: &Act| {
         let same = |pair: &(u64, u64)| *pair == (a.site, b.site) || *pair == (b.site, a.site);
         run.story.races.iter().any(same)
     };
-    let instance = &ranked.instance.deeds;
+    let instance = &ranked.instance.acts;
     let unordered = instance.len() > 1 && races(&instance[0], &instance[1]);
     let figures = (failing.len(), passing.len());
     sentences(&mut suspect, &ranked, awaited, unordered, figures);
     Ok(suspect)
 }
 
-/// A deed with its line.
-fn told(scene: &mut Scene<'_>, run: &Run, deed: &Deed) -> Result<Told> {
-    let site = site(scene, deed)?;
-    let handler = deed
+/// An act with its line.
+fn told(scene: &mut Scene<'_>, run: &Run, act: &Act) -> Result<Told> {
+    let site = site(scene, act)?;
+    let handler = act
         .handler
         .map(|(signo, _)| names::signal(signo).to_string());
     let by = match &handler {
         Some(signal) => format!("the handler of {signal}"),
-        None if deed.thread == 0 => "the main thread".into(),
-        None => format!("thread {}", deed.thread),
+        None if act.thread == 0 => "the main thread".into(),
+        None => format!("thread {}", act.thread),
     };
     let (_, program) = scene.debugger.timeline_and_program();
     let gathered = &run.story.gathered;
     let names = Names::new(program.catalog(), &run.story.modules, &gathered.threads);
-    let held = run.story.locks.get(deed.locks as usize);
+    let held = run.story.locks.get(act.locks as usize);
     let held = held.map_or(&[][..], Vec::as_slice);
     let locks = held.iter();
     let locks = locks.map(|&lock| names.object(&gathered.objects[lock as usize]));
     Ok(Told {
-        what: deed.what,
+        what: act.what,
         by,
-        thread: deed.thread,
+        thread: act.thread,
         handler,
         locks: locks.collect(),
-        value: deed.value.filter(|_| deed.what == What::Read),
+        value: act.value.filter(|_| act.what == What::Read),
         site,
     })
 }
 
 /// The program's own line: of the instruction, or of who called the library.
-fn site(scene: &mut Scene<'_>, deed: &Deed) -> Result<Site> {
-    let position = match deed.at {
+fn site(scene: &mut Scene<'_>, act: &Act) -> Result<Site> {
+    let position = match act.at {
         at if at == Mark::default() => scene.debugger.stand_at_end()?,
         at if at.pc == 0 => return Ok(Site::default()),
         at => scene.position(at)?,
     };
-    if let Some(site) = scene.own_line(deed.site, position, deed.thread) {
+    if let Some(site) = scene.own_line(act.site, position, act.thread) {
         return Ok(site);
     }
-    scene.site_at(position, deed.thread)
+    scene.site_at(position, act.thread)
 }
 
 /// A write that came before that read in passing runs, and its line.
@@ -121,7 +121,7 @@ fn awaited(scene: &mut Scene<'_>, passing: &[Run], ranked: &Ranked) -> Result<Op
         let mut all = run.patterns.iter().filter(|(key, _)| {
             key.shape == Shape::Wr && key.sites[1] == read && key.names == *names
         });
-        all.next().map(|(_, instance)| instance.deeds[0])
+        all.next().map(|(_, instance)| instance.acts[0])
     });
     let Some(write) = found else {
         return Ok(None);
@@ -139,21 +139,29 @@ fn variable(
     told: &[Told],
     also: Option<&Site>,
 ) -> Result<String> {
-    let used = told.iter().filter(|told| told.what != What::Free);
-    let sources = used.map(|told| &told.site).chain(also);
-    let sources: Vec<&str> = sources.filter_map(|site| site.source.as_deref()).collect();
     let mut all = Vec::new();
-    for name in &ranked.key.names {
-        let deed = ranked.instance.deeds.first();
+    let acts = &ranked.instance.acts;
+    for (n, name) in ranked.key.names.iter().enumerate() {
+        let act = acts.get(n);
+        // Of a pair, the lines of each: the first two accesses are to the one and to the other.
+        let of = |k: &usize| {
+            let same = ranked.key.shape != Shape::Pair || acts[*k].cell == acts[n].cell;
+            same && told[*k].what != What::Free
+        };
+        let sites = (0..acts.len()).filter(of).map(|k| &told[k].site);
+        let sources = sites.chain(also).filter_map(|site| site.source.as_deref());
+        let sources: Vec<&str> = sources.collect();
         let name = match name.split_once(' ') {
             Some(("block", back)) => block(scene, back, &sources)?,
-            Some(("memory", _)) => match deed {
-                Some(deed) => local(scene, deed)?.unwrap_or_else(|| name.clone()),
+            Some(("memory", _)) => match act {
+                Some(act) => local(scene, act)?.unwrap_or_else(|| name.clone()),
                 None => name.clone(),
             },
             _ => exact(scene, run, ranked, name),
         };
-        all.push(name);
+        if !all.contains(&name) {
+            all.push(name);
+        }
     }
     Ok(all.join(" and "))
 }
@@ -165,9 +173,9 @@ fn exact(scene: &mut Scene<'_>, run: &Run, ranked: &Ranked, name: &str) -> Strin
     let names = Names::new(program.catalog(), &run.story.modules, threads);
     let all: BTreeSet<String> = ranked
         .instance
-        .deeds
+        .acts
         .iter()
-        .filter_map(|deed| names.variable(deed.addr))
+        .filter_map(|act| names.variable(act.addr))
         .filter(|one| super::trace::without_elements(one) == name)
         .collect();
     match all.len() {
@@ -214,11 +222,11 @@ fn members(line: &str) -> Vec<String> {
 }
 
 /// A variable of a function that is under way.
-fn local(scene: &mut Scene<'_>, deed: &Deed) -> Result<Option<String>> {
-    if deed.at.pc == 0 {
+fn local(scene: &mut Scene<'_>, act: &Act) -> Result<Option<String>> {
+    if act.at.pc == 0 {
         return Ok(None);
     }
-    let position = scene.position(deed.at)?;
+    let position = scene.position(act.at)?;
     scene.go(position)?;
     let threads = scene.debugger.threads()?;
     for thread in threads.iter().take(MOST_THREADS) {
@@ -231,10 +239,10 @@ fn local(scene: &mut Scene<'_>, deed: &Deed) -> Result<Option<String>> {
                 let (Some(start), Some(size)) = (node.address, node.size) else {
                     return false;
                 };
-                deed.addr.wrapping_sub(start) < size
+                act.addr.wrapping_sub(start) < size
             };
             if let Some(node) = nodes.into_iter().find(inside).cloned() {
-                return Ok(Some(within(scene, &node, deed.addr, 0)?));
+                return Ok(Some(within(scene, &node, act.addr, 0)?));
             }
         }
     }
@@ -273,11 +281,11 @@ fn sentences(
     (failing, passing): (usize, usize),
 ) {
     let v = format!("`{}`", suspect.variable);
-    let deeds = suspect.deeds.clone();
-    let deeds = &deeds[..];
-    let at = |n: usize| deeds[n].site.to_string();
-    let by = |n: usize| deeds[n].by.clone();
-    let did = |n: usize| match deeds[n].what {
+    let acts = suspect.acts.clone();
+    let acts = &acts[..];
+    let at = |n: usize| acts[n].site.to_string();
+    let by = |n: usize| acts[n].by.clone();
+    let did = |n: usize| match acts[n].what {
         What::Read => "read",
         What::Write => "written",
         What::Free => "freed",
@@ -285,25 +293,25 @@ fn sentences(
         What::Wait => "waited for",
         What::Signal => "signalled",
     };
-    let value = |n: usize| match deeds[n].value {
+    let value = |n: usize| match acts[n].value {
         Some(value) => format!(", {}", number(value)),
         None => String::new(),
     };
     let (mut said, mut advice): (Vec<String>, Option<String>) = (Vec::new(), None);
-    let held = |n: usize| match &deeds[n].locks[..] {
+    let held = |n: usize| match &acts[n].locks[..] {
         [] => None,
         locks => Some(locks.join(" and ")),
     };
     let section = |a: usize, c: usize| {
-        let line = |n: usize| deeds[n].site.short().unwrap_or_default();
+        let line = |n: usize| acts[n].site.short().unwrap_or_default();
         (line(a), line(c))
     };
     match ranked.key.shape {
-        Shape::Rwr | Shape::Rww | Shape::Wwr | Shape::Wrw | Shape::Rrw if deeds.len() == 3 => {
+        Shape::Rwr | Shape::Rww | Shape::Wwr | Shape::Wrw | Shape::Rrw if acts.len() == 3 => {
             said.push(format!(
                 "{v} was {} by {} ({}{}), then {} by {} ({}{}), before {} {} it ({}{}): an atomicity violation ({}).",
                 did(0), by(0), at(0), value(0), did(1), by(1), at(1), value(1), by(2),
-                match deeds[2].what { What::Read => "read", What::Free => "freed", _ => "wrote" },
+                match acts[2].what { What::Read => "read", What::Free => "freed", _ => "wrote" },
                 at(2), value(2), ranked.key.shape.name(),
             ));
             match ranked.key.note {
@@ -318,12 +326,12 @@ fn sentences(
                 Note::Any => {}
             }
             let (from, to) = section(0, 2);
-            if deeds[1].handler.is_some() {
-                let signal = deeds[1].handler.clone().unwrap_or_default();
+            if acts[1].handler.is_some() {
+                let signal = acts[1].handler.clone().unwrap_or_default();
                 advice = Some(format!("block {signal} from {from} to {to}"));
             } else {
-                let locks: Vec<&String> = deeds[0].locks.iter().collect();
-                let both = locks.iter().find(|lock| deeds[2].locks.contains(lock));
+                let locks: Vec<&String> = acts[0].locks.iter().collect();
+                let both = locks.iter().find(|lock| acts[2].locks.contains(lock));
                 advice = Some(match both {
                     Some(lock) => {
                         said.push(format!(
@@ -335,20 +343,20 @@ fn sentences(
                     None => match held(0).or(held(2)).or(held(1)) {
                         Some(lock) => format!(
                             "hold {lock} from {from} to {to}, and at {}",
-                            deeds[1].site.short().unwrap_or_default()
+                            acts[1].site.short().unwrap_or_default()
                         ),
                         None => {
                             said.push("No lock is held at these places.".into());
                             format!(
                                 "hold one lock from {from} to {to}, and at {}",
-                                deeds[1].site.short().unwrap_or_default()
+                                acts[1].site.short().unwrap_or_default()
                             )
                         }
                     },
                 });
             }
         }
-        Shape::Rw | Shape::Wr | Shape::Ww if deeds.len() == 2 => {
+        Shape::Rw | Shape::Wr | Shape::Ww if acts.len() == 2 => {
             said.push(format!(
                 "{v} was {} by {} ({}{}), and then {} by {} ({}{}): {}.",
                 did(0),
@@ -359,7 +367,7 @@ fn sentences(
                 by(1),
                 at(1),
                 value(1),
-                match (deeds[0].what, unordered) {
+                match (acts[0].what, unordered) {
                     (What::Free, _) => "used after it was freed".to_string(),
                     (_, true) => format!("a data race ({})", ranked.key.shape.name()),
                     (_, false) => format!(
@@ -371,10 +379,10 @@ fn sentences(
             if let Note::Value(value) = ranked.key.note {
                 said.push(format!("Runs in which it finds {} fail.", number(value)));
             }
-            let handler = deeds.iter().find_map(|told| told.handler.clone());
-            advice = Some(match (&deeds[0].what, handler) {
+            let handler = acts.iter().find_map(|told| told.handler.clone());
+            advice = Some(match (&acts[0].what, handler) {
                 (_, Some(signal)) => {
-                    let main = deeds.iter().find(|told| told.handler.is_none());
+                    let main = acts.iter().find(|told| told.handler.is_none());
                     let line = main.and_then(|told| told.site.short()).unwrap_or_default();
                     format!(
                         "block {signal} from {line} until what was read there is used, or read it again"
@@ -384,12 +392,15 @@ fn sentences(
                     "let {} wait for {} (join it, or count its users) before {}",
                     by(0),
                     by(1),
-                    deeds[0].site.short().unwrap_or_default()
+                    acts[0].site.short().unwrap_or_default()
                 ),
+                _ if acts[0].site.same_line(&acts[1].site) => {
+                    format!("let one thread at a time be at {}", section(0, 1).0)
+                }
                 _ => format!(
                     "let {} come before {}: a join, a condition, or one lock for both",
-                    deeds[1].site.short().unwrap_or_default(),
-                    deeds[0].site.short().unwrap_or_default()
+                    acts[1].site.short().unwrap_or_default(),
+                    acts[0].site.short().unwrap_or_default()
                 ),
             });
         }
@@ -404,13 +415,13 @@ fn sentences(
                 ));
                 advice = Some(format!(
                     "let {} wait until {} is done",
-                    deeds[0].site.short().unwrap_or_default(),
+                    acts[0].site.short().unwrap_or_default(),
                     site.short().unwrap_or_default()
                 ));
                 suspect_write(suspect, site, thread);
             }
         }
-        Shape::Pair if deeds.len() == 4 => {
+        Shape::Pair if acts.len() == 4 => {
             said.push(format!(
                 "{v} belong together: {} writes both ({} and {}), and {} read both ({} and {}), one of them before and one after that: \
                  it saw one old and one new.",
@@ -418,12 +429,12 @@ fn sentences(
             ));
             advice = Some(format!(
                 "hold one lock over both writes, and over both reads ({} to {})",
-                deeds[2].site.short().unwrap_or_default(),
-                deeds[3].site.short().unwrap_or_default()
+                acts[2].site.short().unwrap_or_default(),
+                acts[3].site.short().unwrap_or_default()
             ));
         }
         Shape::Deadlock => {
-            for two in deeds.chunks(2) {
+            for two in acts.chunks(2) {
                 let [lock, wait] = two else { continue };
                 said.push(format!(
                     "{} has a lock since {}, which {} waits for at {}.",
@@ -437,7 +448,7 @@ fn sentences(
             advice = Some("take these locks in one order everywhere".into());
         }
         Shape::LostSignal => {
-            let n = deeds.len();
+            let n = acts.len();
             if n == 4 {
                 said.push(format!(
                     "{} looked ({}), then {} wrote ({}) and signalled ({}), and only then {} waits ({}): the signal is lost.",
@@ -454,7 +465,7 @@ fn sentences(
             }
             advice = Some(format!(
                 "look under the lock that the wait at {} gives away, and keep it in between",
-                deeds[n - 1].site.short().unwrap_or_default()
+                acts[n - 1].site.short().unwrap_or_default()
             ));
         }
         _ => {}
@@ -475,7 +486,7 @@ fn sentences(
 
 /// The write that should have come first is part of what is told.
 fn suspect_write(suspect: &mut Suspect, site: Site, thread: u32) {
-    suspect.deeds.push(Told {
+    suspect.acts.push(Told {
         what: What::Write,
         by: format!("thread {thread}"),
         thread,

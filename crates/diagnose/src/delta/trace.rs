@@ -9,7 +9,7 @@ use clew_order::story::{Accessed, Story, granules, story};
 use clew_order::{Names, is_c_library_at};
 use clew_recording::event::ThreadId;
 
-use super::patterns::{Accesses, Deed, Patterns, What};
+use super::patterns::{Accesses, Act, Patterns, What};
 use super::sync;
 use crate::Result;
 
@@ -76,7 +76,7 @@ pub fn trace(debugger: &mut Debugger, ranges: &[Range<u64>], crash: Option<Crash
             let name = teller.number(&mut accesses.names, one);
             let line = line_number(&names, one.site);
             for cell in cells.touched(one) {
-                accesses.deeds.push(deed(one, line, name, cell));
+                accesses.acts.push(act(one, line, name, cell));
             }
         }
         if let Some(crash) = crash {
@@ -88,14 +88,14 @@ pub fn trace(debugger: &mut Debugger, ranges: &[Range<u64>], crash: Option<Crash
     patterns.extend(synced);
     Ok(Run {
         patterns,
-        accesses: accesses.deeds.len(),
-        lines: accesses.deeds.iter().map(|deed| deed.line).collect(),
+        accesses: accesses.acts.len(),
+        lines: accesses.acts.iter().map(|act| act.line).collect(),
         story,
     })
 }
 
-fn deed(one: &Accessed, line: u64, name: u32, cell: u32) -> Deed {
-    Deed {
+fn act(one: &Accessed, line: u64, name: u32, cell: u32) -> Act {
+    Act {
         what: match (one.freed, one.write) {
             (true, _) => What::Free,
             (false, true) => What::Write,
@@ -223,8 +223,8 @@ impl Teller<'_> {
         // A cell of its own, that the free touched and the crash did.
         let cell = cells.count;
         let line = line_number(self.names, free.site);
-        accesses.deeds.push(deed(&free, line, name, cell));
-        let last = Deed {
+        accesses.acts.push(act(&free, line, name, cell));
+        let last = Act {
             what: if crash.write { What::Write } else { What::Read },
             thread: crash.thread,
             handler: None,
@@ -240,7 +240,7 @@ impl Teller<'_> {
             name,
             cell,
         };
-        accesses.deeds.push(last);
+        accesses.acts.push(last);
     }
 }
 
