@@ -48,6 +48,7 @@ fn main() {
         let input = input.display().to_string();
         same_heap(&dir, Path::new("/usr/bin/sort"), &["--parallel=1", &input])
     }));
+    trials.push(Trial::test("alerts/notable", notable));
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
@@ -189,6 +190,48 @@ fn explained(source: &Path) -> Result<(), Failed> {
     }
     let wanted = format!("{} at {:?}", animal.get("kind"), animal.causes);
     Err(format!("expected {wanted}: {}", complaint()).into())
+}
+
+/// Each marked line has its alert, and there are no others.
+fn notable() -> Result<(), Failed> {
+    let source = sources_of("alerts/notable.c");
+    let dir = scratch::fresh("zoo.alerts");
+    let program = dir.join("program");
+    build(&source, &program, &[])?;
+    let (clew, program) = (
+        clew::path().display().to_string(),
+        program.display().to_string(),
+    );
+    run(&dir, &[&clew, "record", "-n", "rec", "--", &program], "")?;
+    let ran = run(&dir, &[&clew, "alerts", "rec", "--json"], "")?;
+    let told: Value = serde_json::from_slice(&ran.stdout)
+        .map_err(|why| format!("{why}: {}", String::from_utf8_lossy(&ran.stderr)))?;
+    let text = fs::read_to_string(&source)?;
+    let mut expected: Vec<(String, u64)> = Vec::new();
+    for (line, number) in text.lines().zip(1..) {
+        let Some((_, mark)) = line.split_once("// ALERT ") else {
+            continue;
+        };
+        let kind = mark.split(',').next().unwrap_or(mark);
+        expected.push((kind.into(), number));
+        if mark.contains("signal of") {
+            expected.push(("signal".into(), number));
+        }
+    }
+    let alerts = told["alerts"].as_array().cloned().unwrap_or_default();
+    let mut found: Vec<(String, u64)> = alerts
+        .iter()
+        .map(|alert| {
+            let kind = alert["kind"].as_str().unwrap_or("").to_string();
+            (kind, alert["site"]["line"].as_u64().unwrap_or(0))
+        })
+        .collect();
+    expected.sort();
+    found.sort();
+    match found == expected && ran.status.code() == Some(0) {
+        true => Ok(()),
+        false => Err(format!("expected {expected:?}, found {found:?}").into()),
+    }
 }
 
 /// What a preloaded library sees natively is what clew sees in a recording: sizes, in order, and which were freed.

@@ -10,6 +10,7 @@ use clew_engine::program::Sched;
 
 pub use crate::answers::arguments::{CALLS_HELP, Calls, OUTPUT_HELP, Output, WRITES_HELP, Writes};
 pub use crate::diagnose::arguments::{ALERTS_HELP, Alerts, HEAP_HELP, Heap, WHY_HELP, Why};
+pub use crate::diagnose::delta::{Diagnose, HELP as DIAGNOSE_HELP};
 pub use crate::hunt::arguments::{ExplainRun, Guard, HUNT_HELP, Hunt};
 pub use crate::recordings::arguments::*;
 pub use crate::weave::{RELOG_HELP, Relog};
@@ -116,6 +117,10 @@ pub enum Command {
     /// Say how it came to the failure, in terms of the source
     #[command(after_help = WHY_HELP)]
     Why(Why),
+
+    /// Compare failing runs with passing ones: which accesses of threads or handlers are different, and are they the cause
+    #[command(after_help = DIAGNOSE_HELP, override_usage = "clew diagnose [OPTIONS] [--] [PROG]...")]
+    Diagnose(Diagnose),
 
     /// Tell everything notable: crashes, assertions, exceptions, failed calls, children
     #[command(after_help = ALERTS_HELP)]

@@ -1,12 +1,14 @@
-//! `clew heap`, `clew alerts`, `clew why`: in: the command line. Out: what a recording tells of memory, of everything
+//! `clew heap`, `clew alerts`, `clew why`, `clew diagnose`: in: the command line. Out: what a recording tells of memory, of everything
 //! notable, and of the cause of a failure, as text or JSON.
 
 mod alerts;
 pub mod arguments;
+pub mod delta;
 mod heap;
 mod why;
 
 pub use alerts::alerts;
+pub use delta::delta;
 pub use heap::heap;
 pub use why::why;
 

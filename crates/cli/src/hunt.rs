@@ -35,7 +35,7 @@ const USUAL_RUNS: u64 = 1000;
 const LAST_LINES: usize = 3;
 
 /// Set by Ctrl-C and other wishes that it should end.
-static STOP: AtomicBool = AtomicBool::new(false);
+pub(crate) static STOP: AtomicBool = AtomicBool::new(false);
 
 pub fn hunt(line: &Hunt, envp: &[&CStr]) -> i32 {
     if line
@@ -51,7 +51,12 @@ pub fn hunt(line: &Hunt, envp: &[&CStr]) -> i32 {
         return status;
     }
     let settings = match settings(line, envp) {
-        Ok(settings) => settings,
+        Ok(mut settings) => {
+            if line.diagnose {
+                crate::diagnose::delta::wanted(&mut settings);
+            }
+            settings
+        }
         Err(message) => {
             eprintln!("clew: {}", text::plain(&message));
             return CANT_HUNT;
@@ -69,6 +74,12 @@ pub fn hunt(line: &Hunt, envp: &[&CStr]) -> i32 {
     match hunted {
         Ok(report) => {
             screen.end(&report);
+            if line.diagnose
+                && let Err(status) =
+                    crate::diagnose::delta::after_hunt(&settings, &report, line.json, envp)
+            {
+                return status;
+            }
             match (report.found.is_empty(), report.stopped) {
                 (false, _) => 0,
                 (true, Stopped::Interrupted) => INTERRUPTED,
@@ -127,7 +138,7 @@ fn settings(line: &Hunt, envp: &[&CStr]) -> Result<Settings, String> {
 }
 
 /// For runs of one program that aren't chosen by a strategy.
-fn settings_for(
+pub(crate) fn settings_for(
     program: Vec<OsString>,
     portable: bool,
     jobs: Option<u64>,
@@ -155,11 +166,12 @@ fn settings_for(
         timeout: None,
         keep: 1,
         minimize: None,
+        passing: 0,
     })
 }
 
 /// Ctrl-C, a hang-up or a wish to terminate ends the hunt in order. Runs leave no cores behind.
-fn prepare_signals() {
+pub(crate) fn prepare_signals() {
     extern "C" fn stop(_signo: i32) {
         STOP.store(true, Ordering::Relaxed);
     }

@@ -96,6 +96,7 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const 
         Ok(Command::Writes(options)) => answers::writes::writes(&options, &envp),
         Ok(Command::Output(options)) => answers::output::output(&options, &envp),
         Ok(Command::Why(options)) => diagnose::why(&options, &envp),
+        Ok(Command::Diagnose(options)) => diagnose::delta(&options, &envp),
         Ok(Command::Alerts(options)) => diagnose::alerts(&options, &envp),
         Ok(Command::Heap(options)) => diagnose::heap(&options, &envp),
         Ok(Command::Probe(options)) => probe::probe(&options, &envp),

@@ -8,10 +8,12 @@
 //! * [`places`]: where blocks were allocated and freed, with stacks
 //! * [`alerts`]: crashes, assertions, exceptions, failed calls, children
 //! * [`why`]: one failure explained
+//! * [`delta`]: what is different when it fails: failing runs against passing ones
 
 #![forbid(unsafe_code)]
 
 pub mod alerts;
+pub mod delta;
 pub mod heap;
 pub mod places;
 pub mod scene;

@@ -6,9 +6,10 @@
 
 mod decide;
 mod ends;
-mod fault;
+pub(crate) mod fault;
 mod frees;
 mod memory;
+mod others;
 mod output;
 mod tell;
 mod trail;
@@ -165,6 +166,7 @@ pub fn why(question: &Question<'_>) -> Result<Answer> {
     } else if asking.deadlock()? {
     } else if failed {
         asking.failed()?;
+        asking.interferes()?;
     } else {
         asking.answer.kind = Kind::None;
         let how = match end {

@@ -18,6 +18,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 pub const COMMAND: &str = "hunt-guard";
 
 /// The hunt's end of the pipe.
+#[derive(Debug)]
 pub struct Guard {
     pipe: Mutex<Option<ChildStdin>>,
     process: Mutex<Child>,

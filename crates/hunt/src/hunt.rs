@@ -5,7 +5,7 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use clew_recording::folder::Recordings;
@@ -54,6 +54,8 @@ pub struct Settings {
     pub keep: usize,
     /// What is kept is minimized, with at most so many runs for each.
     pub minimize: Option<u64>,
+    /// So many runs that pass are kept too, as long as the report is: the hunt goes on until there are.
+    pub passing: usize,
 }
 
 /// A run that failed, and its recording.
@@ -115,7 +117,25 @@ pub enum Stopped {
 pub struct Report {
     pub tally: Tally,
     pub found: Vec<Found>,
+    pub passed: Vec<Arc<Passed>>,
+    /// As the first run showed it.
+    pub timeout: Option<Duration>,
     pub stopped: Stopped,
+}
+
+/// A run that passed; its folder is gone when nobody has this any more.
+#[derive(Debug)]
+pub struct Passed {
+    folder: Folder,
+    /// Without the schedule that it followed.
+    pub plan: Plan,
+    _guard: Arc<Guard>,
+}
+
+impl Passed {
+    pub fn folder(&self) -> &Path {
+        &self.folder.path
+    }
 }
 
 /// What a run came to.
@@ -129,6 +149,7 @@ struct Done {
 }
 
 /// A run's folder, removed unless it is kept.
+#[derive(Debug)]
 pub(crate) struct Folder {
     pub path: PathBuf,
     kept: bool,
@@ -160,6 +181,7 @@ pub fn hunt(
     let prefix = format!("{PREFIX}{}-", std::process::id());
     let guard = Guard::start(&settings.runner.exe, settings.place.dir(), &prefix)
         .map_err(HuntError::io("starting the guard"))?;
+    let guard = Arc::new(guard);
     let hunt = Hunt {
         settings,
         stop,
@@ -215,6 +237,7 @@ pub fn minimize_recording(
     let prefix = format!("{PREFIX}{}-", std::process::id());
     let guard = Guard::start(&settings.runner.exe, settings.place.dir(), &prefix)
         .map_err(HuntError::io("starting the guard"))?;
+    let guard = Arc::new(guard);
     let hunt = Hunt {
         settings,
         stop,
@@ -258,7 +281,7 @@ pub(crate) struct Hunt<'a> {
     /// The user's wish, and everybody's knowledge that it is over.
     stop: &'a AtomicBool,
     over: AtomicBool,
-    pub guard: Guard,
+    pub guard: Arc<Guard>,
     prefix: String,
     pub started: Instant,
     next: AtomicU64,
@@ -273,12 +296,15 @@ impl Hunt<'_> {
         let mut report = Report {
             tally: Tally::default(),
             found: Vec::new(),
+            passed: Vec::new(),
+            timeout: None,
             stopped: Stopped::Interrupted,
         };
         let Some((timeout, virtual_time, guide)) = self.first(&mut report, watch)? else {
             return Ok((report, None));
         };
         let (timeout, guide) = (Some(timeout), guide.as_ref());
+        report.timeout = timeout;
         let mut ended = self.is_over(&report);
         if ended.is_none() {
             let (tell, hear) = mpsc::channel();
@@ -487,7 +513,7 @@ impl Hunt<'_> {
 
     fn is_over(&self, report: &Report) -> Option<Stopped> {
         let settings = self.settings;
-        if report.found.len() >= settings.keep {
+        if report.found.len() >= settings.keep && report.passed.len() >= settings.passing {
             Some(Stopped::Kept)
         } else if self.stop.load(Ordering::Relaxed) {
             Some(Stopped::Interrupted)
@@ -512,6 +538,19 @@ impl Hunt<'_> {
     ) -> Result<(), HuntError> {
         report.tally.runs += 1;
         let Some((condition, why)) = done.why else {
+            if report.passed.len() < self.settings.passing {
+                measure::wait_for_writer(&done.folder.path);
+                // What it followed may be gone; what it did is in its recording.
+                let plan = Plan {
+                    script: None,
+                    ..done.plan
+                };
+                report.passed.push(Arc::new(Passed {
+                    folder: done.folder,
+                    plan,
+                    _guard: self.guard.clone(),
+                }));
+            }
             return Ok(());
         };
         report.tally.failed += 1;

@@ -11,6 +11,6 @@ mod locks;
 mod orders;
 mod pairs;
 mod predict;
-pub(crate) mod steer;
+pub mod steer;
 #[cfg(test)]
 pub(crate) mod testing;

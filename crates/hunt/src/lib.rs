@@ -7,6 +7,7 @@
 pub mod condition;
 mod dice;
 pub mod explain;
+pub mod follow;
 pub mod guard;
 mod guide;
 pub mod hunt;
@@ -19,7 +20,8 @@ pub mod turns;
 pub mod visible;
 
 pub use condition::Condition;
-pub use hunt::{Found, News, Report, Settings, Stopped, Tally, hunt, minimize_recording};
+pub use follow::Follower;
+pub use hunt::{Found, News, Passed, Report, Settings, Stopped, Tally, hunt, minimize_recording};
 pub use strategy::{Plan, Shard, Strategy, Time};
 
 use std::io;

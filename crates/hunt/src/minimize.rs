@@ -495,7 +495,7 @@ impl One<'_> {
 }
 
 /// A schedule may tell as much of a program as its recording does.
-fn write_script(path: &Path, script: &Script) -> Result<(), HuntError> {
+pub(crate) fn write_script(path: &Path, script: &Script) -> Result<(), HuntError> {
     let mut options = std::fs::OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).mode(0o600);
     file.open(path)

@@ -207,6 +207,11 @@ impl Plan {
         }
     }
 
+    /// It says by itself who runs when: by a file, or by its seed.
+    pub fn is_schedule(&self) -> bool {
+        self.script.is_some() || self.sched != "fair" && self.kind != "idiom"
+    }
+
     /// Follows the turns in that file, with the same chaos.
     pub fn following(&self, script: &Path) -> Plan {
         Plan {

@@ -156,6 +156,20 @@ impl Detector {
         self.sets.get(set as usize).map_or(&[], Vec::as_slice)
     }
 
+    /// All sets of locks, by their numbers.
+    pub fn all_locks(&self) -> Vec<Vec<u32>> {
+        self.sets.clone()
+    }
+
+    /// The block that is at an address now; of what was given back and isn't used again, the one that was there.
+    pub fn block_was_at(&self, addr: u64) -> Option<Block> {
+        let inside = |block: &Block| addr.wrapping_sub(block.addr) < block.size.max(1);
+        let live = self.blocks.range(..=addr).next_back();
+        let live = live.map(|(_, block)| *block).filter(inside);
+        let gone = || self.gone.range(..=addr).next_back();
+        live.or_else(|| gone().map(|(_, (block, _))| *block).filter(inside))
+    }
+
     fn thread(&mut self, thread: ThreadId) -> &mut Clock {
         let at = thread as usize;
         while self.threads.len() <= at {
@@ -189,7 +203,8 @@ impl Detector {
         }
     }
 
-    fn lock_set(&mut self, thread: ThreadId) -> u32 {
+    /// The number of the set of locks that a thread has.
+    pub fn lock_set(&mut self, thread: ThreadId) -> u32 {
         let Some(held) = self.held.get(&thread) else {
             return 0;
         };

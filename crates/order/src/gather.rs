@@ -18,6 +18,7 @@ use crate::detect::Detector;
 use crate::interaction::{Interaction, Kind, Object, ObjectKey};
 use crate::known::{Does, Known};
 use crate::names::is_c_library_at;
+use crate::story::{self, Accessed, Handler, InBlock};
 use crate::{Error, Result};
 
 /// More than this aren't kept.
@@ -43,6 +44,8 @@ pub struct Gathered {
     pub interactions: Vec<Interaction>,
     pub objects: Vec<Object>,
     pub threads: BTreeMap<ThreadId, ThreadFacts>,
+    /// Calls of known functions that never returned: what they were about to do.
+    pub unfinished: Vec<Interaction>,
     /// There were no more than are kept.
     pub complete: bool,
 }
@@ -59,6 +62,7 @@ pub fn gather(
     let asked = Interactions {
         functions: gatherer.functions(),
         accesses: None,
+        every: false,
     };
     timeline.interactions(&asked, &mut gatherer)?;
     let mut gathered = gatherer.end(end)?.0;
@@ -115,6 +119,9 @@ struct State {
     /// Spin locks that somebody has.
     spins: FxHashSet<u64>,
     pid: i32,
+    /// Signal handlers under way.
+    handlers: FxHashMap<ThreadId, Vec<Handler>>,
+    handled: u32,
     /// The handle of the thread that is being made.
     made: Option<(u64, bool)>,
     /// The program itself has begun.
@@ -132,6 +139,8 @@ pub(crate) struct Gatherer {
     fresh: bool,
     state: State,
     detector: Option<Detector>,
+    /// Accesses, if they are wanted.
+    story: Option<Vec<Accessed>>,
 }
 
 impl Gatherer {
@@ -148,7 +157,50 @@ impl Gatherer {
             fresh,
             state: State::default(),
             detector,
+            story: None,
         }
+    }
+
+    /// Keeps every access that it hears of.
+    pub fn with_story(mut self) -> Gatherer {
+        self.story = Some(Vec::new());
+        self
+    }
+
+    pub fn take_story(&mut self, event: u64) -> Vec<Accessed> {
+        self.read_to(event);
+        self.story.take().unwrap_or_default()
+    }
+
+    /// Of a thread that touches memory, or frees a block.
+    fn keep(&mut self, mut accessed: Accessed) {
+        let (Some(story), Some(detector)) = (&mut self.story, &mut self.detector) else {
+            return;
+        };
+        if story.len() >= story::MOST || !self.state.started {
+            return;
+        }
+        let thread = accessed.thread;
+        let handlers = self.state.handlers.get(&thread);
+        accessed.handler = handlers.and_then(|all| all.last().copied());
+        accessed.locks = detector.lock_set(thread);
+        accessed.after = self.state.interactions.len();
+        accessed.block = detector.block_was_at(accessed.addr).map(|block| InBlock {
+            addr: block.addr,
+            size: block.size,
+            back: block.back,
+            allocated: block.at,
+            thread: block.thread,
+        });
+        if let Some(block) = accessed.block.filter(|_| accessed.freed) {
+            if block.addr != accessed.addr {
+                return;
+            }
+            accessed.len = block.size;
+        } else if accessed.freed {
+            return;
+        }
+        story.push(accessed);
     }
 
     pub fn functions(&self) -> Vec<clew_timeline::Watchful> {
@@ -162,8 +214,11 @@ impl Gatherer {
         if let Some(why) = self.state.failed {
             return Err(Error::Log(why));
         }
+        let state = &mut self.state;
+        let unfinished = state.unfinished();
         let state = self.state;
         let gathered = Gathered {
+            unfinished,
             interactions: state.interactions,
             objects: state.objects,
             threads: state.threads,
@@ -211,10 +266,69 @@ impl Hears for Gatherer {
         if let Some(detector) = &mut self.detector {
             detector.begins();
         }
+        if let Some(story) = &mut self.story {
+            story.clear();
+        }
     }
 
     fn hears(&mut self, told: Told) {
         self.read_to(told.event());
+        match told {
+            Told::Access {
+                thread,
+                at,
+                addr,
+                len,
+                read,
+                write,
+                locked,
+                value,
+            } => self.keep(Accessed {
+                thread,
+                handler: None,
+                at,
+                site: at.pc,
+                addr,
+                len,
+                read,
+                write,
+                locked,
+                freed: false,
+                value,
+                locks: 0,
+                block: None,
+                after: 0,
+            }),
+            Told::Called {
+                thread,
+                function,
+                at,
+                back,
+                arguments,
+            } if matches!(
+                self.known.does(function),
+                Some(Does::Free | Does::Reallocate)
+            ) =>
+            {
+                self.keep(Accessed {
+                    thread,
+                    handler: None,
+                    at,
+                    site: back.wrapping_sub(1),
+                    addr: arguments[0],
+                    len: 0,
+                    read: false,
+                    write: true,
+                    locked: false,
+                    freed: true,
+                    value: None,
+                    locks: 0,
+                    block: None,
+                    after: 0,
+                });
+            }
+            _ => {}
+        }
         let (state, detector) = (&mut self.state, &mut self.detector);
         match told {
             Told::Called {
@@ -263,6 +377,7 @@ impl Hears for Gatherer {
                 read,
                 write,
                 locked,
+                ..
             } => {
                 if locked {
                     state.atomic(thread, at, addr);
@@ -361,6 +476,45 @@ impl State {
         let found = open.swap_remove(at);
         open.truncate(at);
         Some(found)
+    }
+
+    /// What calls that haven't returned are about to do.
+    fn unfinished(&mut self) -> Vec<Interaction> {
+        let mut all = Vec::new();
+        let open = std::mem::take(&mut self.open);
+        for (thread, open) in &open {
+            for open in open {
+                let kind = match open.does {
+                    Does::Lock { had, .. } => had,
+                    Does::CondWait => Kind::CondWait,
+                    Does::Join => Kind::ThreadJoin,
+                    Does::Barrier => Kind::BarrierArrive,
+                    Does::SemWait => Kind::SemWait,
+                    _ => continue,
+                };
+                let object = match kind {
+                    Kind::ThreadJoin => {
+                        let joined = self.handles.get(&open.arguments[0]).copied();
+                        match joined {
+                            Some(joined) => self.thread(joined),
+                            None => continue,
+                        }
+                    }
+                    _ => self.memory(open.arguments[0]),
+                };
+                all.push(Interaction {
+                    kind,
+                    thread: *thread,
+                    object,
+                    t: 0,
+                    at: open.at,
+                    site: open.back.wrapping_sub(1),
+                    other: None,
+                });
+            }
+        }
+        all.sort_by_key(|one| (one.at.event, one.at.ticks, one.thread));
+        all
     }
 
     /// What counts where a function begins.
@@ -548,6 +702,11 @@ impl State {
             }
             Event::Call(call) => {
                 let nr = i64::from(call.nr);
+                if nr == libc::SYS_rt_sigreturn
+                    && let Some(handlers) = self.handlers.get_mut(&thread)
+                {
+                    handlers.pop();
+                }
                 match call.end {
                     event::End::Waits => {
                         self.begins(thread, nr, &call.args, at, detector);
@@ -559,6 +718,9 @@ impl State {
                     }
                     event::End::Restarted | event::End::Replaced => {}
                 }
+            }
+            Event::Signal { cause, signo, .. } if *cause != event::Cause::Outside => {
+                self.handles_signal(*signo);
             }
             Event::Resumed { result, .. } => {
                 if let (Some((nr, args, _)), Some(result)) = (self.waiting.remove(&thread), result)
@@ -579,6 +741,7 @@ impl State {
                     // A timer, a child, a terminal.
                     _ => None,
                 };
+                self.handles_signal(*signo);
                 let key = ObjectKey::Signal { signo: *signo, to };
                 self.plain(Kind::SignalDeliver, key, at, None, detector);
             }
@@ -623,6 +786,16 @@ impl State {
             }
             _ => {}
         }
+    }
+
+    /// A handler begins.
+    fn handles_signal(&mut self, signo: i32) {
+        self.handled += 1;
+        let handler = Handler {
+            signo,
+            number: self.handled,
+        };
+        self.handlers.entry(self.current).or_default().push(handler);
     }
 
     fn made(

@@ -12,6 +12,7 @@
 //! * `declared`: variables that the program's text says are atomic
 //! * `clocks`, `detect`: vector clocks, and accesses that are in no order
 //! * [`races`]: races as people read them
+//! * [`story`]: every access to some memory, with handlers, values and locks
 //! * `names`: objects and lines as people know them
 //! * [`show`]: as a diagram, a graph, a page, JSON
 
@@ -28,10 +29,11 @@ mod known;
 mod names;
 pub mod races;
 pub mod show;
+pub mod story;
 
 pub use gather::{Gathered, gather};
 pub use interaction::{Interaction, Kind, Object, ObjectKey};
-pub use names::{Line, Names};
+pub use names::{Line, Names, is_c_library_at};
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]

@@ -119,6 +119,7 @@ pub fn races(
         let asked = Interactions {
             functions: gatherer.functions(),
             accesses: Some(granules.clone()),
+            every: false,
         };
         timeline.interactions(&asked, &mut gatherer)?;
         let (gathered, found) = gatherer.end(end)?;

@@ -79,6 +79,10 @@ pub struct Hunt {
         default_missing_value = "500", value_parser = clap::value_parser!(u64).range(1..))]
     pub minimize: Option<u64>,
 
+    /// Then compare failing runs with passing ones, as clew diagnose does; goes on until there are some of each
+    #[arg(long, conflicts_with = "json")]
+    pub diagnose: bool,
+
     /// Make the I-th of N parts of all runs; parts have different schedules. `auto`: as the variables of batch systems and CI
     /// matrices say (see docs/hunt.md)
     #[arg(long, value_name = "I/N", default_value = "1/1", value_parser = shard)]

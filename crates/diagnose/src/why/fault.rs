@@ -29,9 +29,9 @@ const DEEP: usize = 100;
 const LAST_CALLS: usize = 16;
 
 /// Memory that an instruction can't touch.
-struct Bad {
-    address: u64,
-    write: bool,
+pub struct Bad {
+    pub address: u64,
+    pub write: bool,
     used: UsedMemory,
 }
 
@@ -463,7 +463,7 @@ pub fn address_of(used: &UsedMemory, registers: &Registers) -> Option<u64> {
 }
 
 /// The access of an instruction that can't be made.
-fn bad_memory(ins: &Instruction, registers: &Registers, mappings: &[Mapping]) -> Option<Bad> {
+pub fn bad_memory(ins: &Instruction, registers: &Registers, mappings: &[Mapping]) -> Option<Bad> {
     let mut factory = InstructionInfoFactory::new();
     let info = factory.info(ins);
     info.used_memory().iter().find_map(|used| {

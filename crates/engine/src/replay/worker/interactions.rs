@@ -5,7 +5,8 @@
 //! Inside a quiet function nothing is told: a lock is one interaction, whatever it is made of. A signal handler that
 //! interrupts one isn't inside.
 //!
-//! Of reads, those that a thread repeats aren't told: nothing was told of it in between, and nobody else has written there.
+//! Of reads, those that a thread repeats aren't told, unless every access is asked for: nothing was told of it in between, and
+//! nobody else has written there.
 
 use std::ops::Range;
 
@@ -43,6 +44,8 @@ struct Interacting {
     /// A return address that has no instrument yet.
     new: bool,
     accesses: Option<Sharing>,
+    /// Nothing is passed over, and values are told.
+    every: bool,
     repeats: Repeats,
     buffer: Buffer,
     words: Vec<u64>,
@@ -310,7 +313,7 @@ impl Interacting {
                 continue;
             }
             for piece in self.pieces(&access) {
-                if !locked && self.repeats.known(thread, at.pc, &piece) {
+                if !locked && !self.every && self.repeats.known(thread, at.pc, &piece) {
                     continue;
                 }
                 if locked {
@@ -328,6 +331,7 @@ impl Interacting {
                     read: piece.read,
                     write: piece.write,
                     locked,
+                    value: self.every.then(|| value(&piece)).flatten(),
                 };
                 self.tell(machine, &told);
             }
@@ -504,6 +508,7 @@ impl Worker {
             open: FxHashMap::default(),
             new: false,
             accesses,
+            every: asked.every,
             repeats: Repeats::default(),
             buffer,
             words: Vec::new(),
@@ -511,7 +516,7 @@ impl Worker {
             signal: Due::Other,
             left: AT_ONCE,
         };
-        if self.machine.threads.len() > 1 {
+        if asked.every || self.machine.threads.len() > 1 {
             interacting.begin_sharing();
         }
         self.renewed = Some(Vec::new());
@@ -535,6 +540,14 @@ fn mark(machine: &Machine, event: u64) -> Mark {
         pc,
         sp,
     }
+}
+
+/// What stands where an access goes, up to eight bytes of it.
+fn value(access: &Access) -> Option<u64> {
+    let mut bytes = [0; 8];
+    let len = access.len.clamp(1, 8) as usize;
+    access::read_bytes(access.addr, &mut bytes[..len]).ok()?;
+    Some(u64::from_le_bytes(bytes))
 }
 
 fn word(addr: u64) -> Option<u64> {

@@ -468,6 +468,8 @@ pub struct Interactions {
     /// Accesses to this memory are told, as soon as there are two threads. Without it, those of atomic instructions to
     /// any memory.
     pub accesses: Option<Vec<Granules>>,
+    /// Every access to that memory with its value, from the beginning, also of a single thread and if it is repeated.
+    pub every: bool,
 }
 
 /// A function whose calls and returns are told.

@@ -47,6 +47,8 @@ pub enum Told {
         write: bool,
         /// Atomic for other processors, too.
         locked: bool,
+        /// What stands there before it, up to eight bytes; told if every access is asked for.
+        value: Option<u64>,
     },
     /// Memory was mapped there, or became a new thread's stack: what was there before was other memory.
     Renewed { event: u64, range: Range<u64> },
@@ -61,6 +63,7 @@ const RENEWED: u64 = 5;
 const READ: u64 = 1;
 const WRITE: u64 = 2;
 const LOCKED: u64 = 4;
+const VALUE: u64 = 8;
 
 /// The first word: how many follow, what it is, details, and whose it is.
 fn head(kind: u64, words: usize, flags: u64, thread: ThreadId) -> u64 {
@@ -120,11 +123,14 @@ impl Told {
                 read,
                 write,
                 locked,
+                value,
             } => {
                 out.extend([0, *addr, *len, at.event, at.ticks, at.pc, at.sp]);
+                out.push(value.unwrap_or(0));
                 let flags = (u64::from(*read) * READ)
                     | (u64::from(*write) * WRITE)
-                    | (u64::from(*locked) * LOCKED);
+                    | (u64::from(*locked) * LOCKED)
+                    | (u64::from(value.is_some()) * VALUE);
                 (ACCESS, flags, *thread)
             }
             Told::Renewed { event, range } => {
@@ -168,7 +174,7 @@ impl Told {
                 function: u32::try_from(payload[0]).ok()?,
                 event: payload[1],
             },
-            (ACCESS, 6) => Told::Access {
+            (ACCESS, 7) => Told::Access {
                 thread,
                 addr: payload[0],
                 len: payload[1],
@@ -176,6 +182,7 @@ impl Told {
                 read: flags & READ != 0,
                 write: flags & WRITE != 0,
                 locked: flags & LOCKED != 0,
+                value: (flags & VALUE != 0).then_some(payload[6]),
             },
             (RENEWED, 3) => Told::Renewed {
                 event: payload[0],
@@ -240,6 +247,7 @@ mod tests {
                 read: true,
                 write: false,
                 locked: true,
+                value: Some(u64::MAX - 1),
             },
             Told::Renewed {
                 event: 8,
