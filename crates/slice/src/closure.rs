@@ -15,11 +15,13 @@ use rustc_hash::FxHashMap;
 use crate::cells::Cells;
 use crate::code::Code;
 use crate::events::{Events, Kind};
-use crate::flows::{Flow, Flows, Site};
+use crate::flows::Flows;
 use crate::frames::{Frames, Threads};
 use crate::known::{Blocks, Known, Turn, turn};
 use crate::live::{Live, Who};
-use crate::origin::{Value, accesses};
+use crate::origin::Value;
+use crate::stretches::{Lengths, ask};
+use crate::taken::{Taken, want};
 use crate::walk::{Executed, Go, Intervals, Place, Run, Visitor, When, back};
 use crate::{Error, Result};
 
@@ -64,6 +66,8 @@ impl Default for Kinds {
 pub struct Bounds {
     /// Not before this.
     pub from: Option<Position>,
+    /// Not behind this, on the way forth.
+    pub to: Option<Position>,
     /// So many members are kept; all are counted.
     pub members: usize,
 }
@@ -72,6 +76,7 @@ impl Default for Bounds {
     fn default() -> Bounds {
         Bounds {
             from: None,
+            to: None,
             members: 4_000_000,
         }
     }
@@ -131,14 +136,14 @@ pub struct Rest {
     pub by: Option<u32>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Slice {
     /// Newest first; not all of them if there are very many.
     pub members: Vec<Member>,
     /// All instructions with members, by address.
     pub code: FxHashMap<u64, Repeated>,
     pub inputs: Vec<Input>,
-    /// Memory that was there from the beginning, or where one stopped looking.
+    /// Memory that was there from the beginning, or where one stopped looking; on the way forth, what is influenced at its end.
     pub rest: Vec<Rest>,
     /// Registers that were, by thread: a bit for each byte of the sixteen general ones.
     pub registers: Vec<(u32, u128)>,
@@ -155,10 +160,6 @@ pub struct Slice {
     pub complete: bool,
 }
 
-/// The first stretch is so much work, each further one some times as much, up to a limit that keeps its trace small.
-const FIRST: u64 = 20_000;
-const GROWTH: u64 = 4;
-const LONGEST: u64 = 4_000_000;
 /// Ranges of memory that are told of the rest.
 const MOST_REST: usize = 10_000;
 
@@ -176,12 +177,12 @@ pub fn slice(
     search.ask(question, &timeline.at());
     let mut to = timeline.at();
     let mut end = timeline.position()?;
-    let mut work = FIRST;
+    let mut lengths = Lengths::backwards();
     loop {
         if search.is_done() {
             return Ok(search.finish(true));
         }
-        let traced = timeline.trace_back(&to, work).and_then(|trace| {
+        let traced = timeline.trace_back(&to, lengths.next()).and_then(|trace| {
             match (trace, bounds.from) {
                 // No farther than one looks.
                 (Some(trace), Some(from)) if start_of(&trace) < from => {
@@ -207,7 +208,6 @@ pub fn slice(
         }
         end = start_of(&trace);
         to = trace.start;
-        work = (work * GROWTH).min(LONGEST);
     }
 }
 
@@ -242,24 +242,27 @@ struct Search<'a> {
     plumbing: FxHashMap<u64, bool>,
     /// Room for a run's accesses, and for the bytes that an instruction defines.
     accesses: Vec<Access>,
-    met: Vec<Met>,
+    taken: Taken,
     offsets: Vec<u64>,
 }
 
 /// The question itself wants something; members are numbered from one.
 const ASKED: Who = 0;
 
-/// A destination with bytes that counted.
-struct Met {
-    flow: usize,
-    who: Who,
-    /// Of a register.
-    bytes: u32,
-    /// Of memory: which of the offsets.
-    offsets: std::ops::Range<usize>,
+/// What still counts when one has looked far enough: memory, and general registers.
+pub(crate) fn left(live: &Live) -> (Vec<Rest>, Vec<(u32, u128)>) {
+    let rest = live.memory(MOST_REST).into_iter();
+    let rest = rest.map(|(addr, len, who)| Rest {
+        addr,
+        len,
+        by: member(who),
+    });
+    let registers = live.threads();
+    let registers = registers.map(|(thread, cells)| (thread as u32, cells.of_general()));
+    (rest.collect(), registers.collect())
 }
 
-fn member(who: Who) -> Option<u32> {
+pub(crate) fn member(who: Who) -> Option<u32> {
     who.checked_sub(1)
 }
 
@@ -284,26 +287,13 @@ impl<'a> Search<'a> {
             linked: 0,
             plumbing: FxHashMap::default(),
             accesses: Vec::new(),
-            met: Vec::new(),
+            taken: Taken::default(),
             offsets: Vec::new(),
         }
     }
 
     fn ask(&mut self, question: &Question, at: &clew_timeline::At) {
-        for value in &question.values {
-            match value {
-                Value::Register {
-                    thread,
-                    register,
-                    bytes,
-                } => {
-                    let mask = (1u64 << bytes.end) - (1 << bytes.start);
-                    let cells = Cells::some_of(*register, mask as u32);
-                    self.live.add_cells(u64::from(*thread), &cells, ASKED);
-                }
-                Value::Memory { addr, len } => self.live.add(*addr, *len, ASKED),
-            }
-        }
+        ask(&mut self.live, &question.values, ASKED);
         if question.here && self.kinds.control {
             let frames = self.threads.of(u64::from(at.thread));
             frames.open(&mut self.code, at.pc, ASKED);
@@ -316,23 +306,12 @@ impl<'a> Search<'a> {
     }
 
     fn finish(self, complete: bool) -> Slice {
-        let rest = self.live.memory(MOST_REST).into_iter();
-        let registers = self
-            .live
-            .threads()
-            .map(|(thread, cells)| (thread as u32, cells.of_general()));
-        let registers = registers.collect();
+        let (rest, registers) = left(&self.live);
         Slice {
             members: self.members,
             code: self.repeated,
             inputs: self.inputs,
-            rest: rest
-                .map(|(addr, len, who)| Rest {
-                    addr,
-                    len,
-                    by: member(who),
-                })
-                .collect(),
+            rest,
             registers,
             count: self.count,
             instructions: self.instructions,
@@ -376,50 +355,29 @@ impl<'a> Search<'a> {
         number as Who + 1
     }
 
-    /// From here on these values are looked for.
-    fn want(&mut self, executed: &Executed<'_>, sites: &[Site], who: Who) {
-        for site in sites {
-            match site {
-                Site::Register(register) => {
-                    let cells = Cells::of(*register);
-                    self.live.add_cells(executed.thread, &cells, who);
-                }
-                Site::Cells(cells) => {
-                    self.live.add_cells(executed.thread, cells, who);
-                }
-                Site::Memory(_) => {
-                    for (addr, len) in accesses(executed, site, false) {
-                        self.live.add(addr, len, who);
-                    }
-                }
-            }
-        }
-    }
-
     /// An instruction was executed: takes out what it defines of what counts, and wants what that was made of.
     fn defined(&mut self, executed: &Executed<'_>, flows: &Flows) {
-        self.met.clear();
-        self.offsets.clear();
-        for (flow, to) in flows.flows.iter().map(|flow| &flow.to).enumerate() {
-            if let Some(met) = self.take(executed, flow, to) {
-                self.met.push(met);
-            }
+        let mut taken = std::mem::take(&mut self.taken);
+        taken.take(&mut self.live, executed, &flows.flows);
+        if !taken.met.is_empty() {
+            self.met(executed, flows, &taken);
         }
-        if self.met.is_empty() {
-            return;
-        }
+        self.taken = taken;
+    }
+
+    /// Some of its destinations counted.
+    fn met(&mut self, executed: &Executed<'_>, flows: &Flows, taken: &Taken) {
         let mut written = executed.accesses.iter().filter(|access| access.write);
         let links = |access: &Access| self.code.links(executed.ins.ip(), access.addr);
         if !self.kinds.libraries && written.any(links) {
             self.linked += 1;
             return;
         }
-        let all = std::mem::take(&mut self.met);
         let mut computed: Option<Who> = None;
-        for met in &all {
+        for met in &taken.met {
             let flow = &flows.flows[met.flow];
             if flow.maybe {
-                self.put_back(executed, met, &flow.to);
+                taken.put_back(&mut self.live, executed, met, &flow.to);
             }
             let who = match flow.moved {
                 true => self.moved(executed, met.who),
@@ -434,15 +392,14 @@ impl<'a> Search<'a> {
                 },
             };
             match flow.moved {
-                true => self.follow(executed, flow, met, who),
-                false => self.want(executed, &flow.from, who),
+                true => taken.follow(&mut self.live, executed, flow, met, who),
+                false => want(&mut self.live, executed, &flow.from, who),
             }
             if self.kinds.addresses {
                 let cells = flows.addresses;
                 self.live.add_cells(executed.thread, &cells, who);
             }
         }
-        self.met = all;
     }
 
     /// A value was moved: who wants it before.
@@ -480,82 +437,6 @@ impl<'a> Search<'a> {
     /// Whether what decides there doesn't count, only who called it.
     fn is_passed(&mut self, pc: u64) -> bool {
         !self.kinds.libraries && self.code.is_library(pc) || self.code.only_moves(pc)
-    }
-
-    fn take(&mut self, executed: &Executed<'_>, flow: usize, to: &Site) -> Option<Met> {
-        let at = self.offsets.len();
-        let (who, bytes) = match to {
-            Site::Register(register) => {
-                let (met, who) = self.live.take_cells(executed.thread, &Cells::of(*register));
-                let bytes = met.bytes_of(*register);
-                (bytes != 0).then_some((who, bytes))?
-            }
-            Site::Cells(cells) => {
-                let (met, who) = self.live.take_cells(executed.thread, cells);
-                (!met.is_empty()).then_some((who, 0))?
-            }
-            Site::Memory(_) => {
-                let mut who = None;
-                for (addr, len) in accesses(executed, to, true) {
-                    who = self.live.take(addr, len, &mut self.offsets).or(who);
-                }
-                (who?, 0)
-            }
-        };
-        Some(Met {
-            flow,
-            who,
-            bytes,
-            offsets: at..self.offsets.len(),
-        })
-    }
-
-    /// The destination may have kept its value: it is still looked for.
-    fn put_back(&mut self, executed: &Executed<'_>, met: &Met, to: &Site) {
-        match to {
-            Site::Register(register) => {
-                let cells = Cells::some_of(*register, met.bytes);
-                self.live.add_cells(executed.thread, &cells, met.who);
-            }
-            Site::Cells(cells) => self.live.add_cells(executed.thread, cells, met.who),
-            Site::Memory(_) => {
-                for (addr, _) in accesses(executed, to, true) {
-                    for offset in &self.offsets[met.offsets.clone()] {
-                        self.live.add(addr.wrapping_add(*offset), 1, met.who);
-                    }
-                }
-            }
-        }
-    }
-
-    /// A value was moved byte by byte: from here on its bytes are looked for where they were.
-    fn follow(&mut self, executed: &Executed<'_>, flow: &Flow, met: &Met, who: Who) {
-        let of_memory = &self.offsets[met.offsets.clone()];
-        let mask = of_memory.iter().filter(|offset| **offset < 32);
-        let mask = mask.fold(met.bytes, |all, offset| all | 1 << offset);
-        for from in &flow.from {
-            match from {
-                Site::Register(register) => {
-                    let cells = Cells::some_of(*register, mask);
-                    self.live.add_cells(executed.thread, &cells, who);
-                }
-                Site::Cells(cells) => self.live.add_cells(executed.thread, cells, who),
-                Site::Memory(_) => {
-                    for (addr, len) in accesses(executed, from, false) {
-                        if of_memory.is_empty() {
-                            let bytes = (0..32u64.min(len)).filter(|n| mask & 1 << n != 0);
-                            for byte in bytes {
-                                self.live.add(addr + byte, 1, who);
-                            }
-                        } else {
-                            for byte in of_memory.iter().filter(|byte| **byte < len) {
-                                self.live.add(addr + byte, 1, who);
-                            }
-                        }
-                    }
-                }
-            }
-        }
     }
 
     /// Whether an instruction saves a register for its caller, or gives it back, by what unwind information says.
@@ -605,7 +486,7 @@ impl<'a> Search<'a> {
         let who = self.include(executed, why, who);
         // A direct call or jump decides nothing; where the others lead follows from values.
         if turn != Turn::Jumps && turn != Turn::Calls {
-            self.want(executed, &flows.reads, who);
+            want(&mut self.live, executed, &flows.reads, who);
         }
         self.decided(executed, who);
     }

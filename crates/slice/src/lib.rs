@@ -10,8 +10,10 @@
 //! * `flows`: what flows where in an instruction
 //! * `known`: the same of blocks, worked out once
 //! * `live`: what a question is about, at one moment
+//! * `taken`: what an instruction does to that
 //! * `events`: what events wrote
-//! * `walk`: back through a stretch
+//! * `walk`: back through a stretch, or forth
+//! * `stretches`: how a way is divided
 //! * [`origin`]: the chain of one value
 //! * [`closure`]: all that values depend on
 //! * `code`, `graph`, `frames`: functions, control dependence, whose branch it was
@@ -20,12 +22,12 @@
 
 #![forbid(unsafe_code)]
 
-mod cells;
+pub mod cells;
 pub mod closure;
 mod code;
 pub mod events;
 pub mod failure;
-mod flows;
+pub mod flows;
 mod frames;
 mod graph;
 pub mod inputs;
@@ -33,6 +35,8 @@ mod known;
 mod live;
 pub mod origin;
 pub mod statements;
+mod stretches;
+mod taken;
 pub mod tell;
 mod threads;
 pub mod walk;

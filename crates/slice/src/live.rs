@@ -32,7 +32,10 @@ impl Default for Registers {
 
 impl Live {
     pub fn is_empty(&self) -> bool {
-        self.memory.words == 0 && self.threads.iter().all(|(_, all)| all.cells.is_empty())
+        // How arithmetic rounds mostly nobody has ever set: that alone isn't worth the way back to the beginning.
+        let rounding = Cells::rounding();
+        let idle = |all: &Registers| all.cells.is_empty() || all.cells == rounding;
+        self.memory.words == 0 && self.threads.iter().all(|(_, all)| idle(all))
     }
 
     pub fn cells(&self, thread: u64) -> Cells {
@@ -78,6 +81,26 @@ impl Live {
             met.groups(|group| who = all.who[group]);
         }
         (met, who)
+    }
+
+    /// Who wants any of these cells, if they count.
+    pub fn who_of(&self, thread: u64, cells: &Cells) -> Option<Who> {
+        let all = self.threads.get(thread)?;
+        let mut who = None;
+        all.cells
+            .both(cells)
+            .groups(|group| who = Some(all.who[group]));
+        who
+    }
+
+    /// Who wants a byte of a range, if one counts.
+    pub fn who_at(&mut self, addr: u64, len: u64) -> Option<Who> {
+        self.memory.who_at(addr, len)
+    }
+
+    /// The offsets in a range that count.
+    pub fn offsets(&mut self, addr: u64, len: u64, found: &mut Vec<u64>) {
+        self.memory.offsets(addr, len, found);
     }
 
     /// Whether any byte of a range counts.
@@ -167,6 +190,29 @@ impl Memory {
                 NOWHERE => false,
                 number => self.pages[number as usize].bytes[word] & bytes != 0,
             })
+    }
+
+    fn who_at(&mut self, addr: u64, len: u64) -> Option<Who> {
+        words(addr, len).find_map(|(page, word, bytes)| match self.page(page) {
+            NOWHERE => None,
+            number => {
+                let page = &self.pages[number as usize];
+                (page.bytes[word] & bytes != 0).then_some(page.who[word])
+            }
+        })
+    }
+
+    fn offsets(&mut self, addr: u64, len: u64, found: &mut Vec<u64>) {
+        for (page, word, bytes) in words(addr, len) {
+            let number = self.page(page);
+            if number == NOWHERE {
+                continue;
+            }
+            let marked = self.pages[number as usize].bytes[word] & bytes;
+            let start = (page << 12) + (word as u64) * 8;
+            let bits = (0..8).filter(|bit| marked & 1 << bit != 0);
+            found.extend(bits.map(|bit| start.wrapping_add(bit).wrapping_sub(addr)));
+        }
     }
 
     fn add(&mut self, addr: u64, len: u64, who: Who) {
