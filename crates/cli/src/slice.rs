@@ -1,21 +1,29 @@
 //! `clew slice`: all that a value depends on, in a recorded run.
 
+pub mod walk;
+
 use std::collections::HashMap;
 use std::ffi::{CStr, OsStr};
 use std::fmt::Write as _;
 
 use clap::Args;
+use clew_recording::event::StreamId;
 use clew_slice::closure::{Bounds, Kinds, Member, Question, Slice as Found, Why, slice as closure};
 use clew_slice::events::Events;
 use clew_slice::failure::what_failed;
+use clew_slice::forward::influence;
 use clew_slice::inputs::{self, Given};
+use clew_slice::origin::Value;
+use clew_slice::passages::{self, Passages, Piece};
 use clew_slice::statements::{Statement, statements};
 use clew_slice::tell::{self, Told};
+use clew_slice::tour::Tour;
 use clew_timeline::{Position, Target};
 use serde_json::json;
 
 use crate::answers::arguments::Which;
 use crate::asking::{Asked, Failed, NOT_FOUND, WRONG};
+use crate::replay::CANT_REPLAY;
 use crate::text;
 
 pub const HELP: &str = "\
@@ -29,6 +37,9 @@ each with the position of its last time, how often it counts, the thread, and th
 uses. Values that are only moved are followed without being shown (--moves shows them). What the system's libraries compute \
 counts; what decides in them doesn't, only who called them (--libraries).
 
+With --forward it goes the other way: what was made of the value from that place on, oldest first, the branches that went by \
+it, and the calls that gave it away. What is executed because of such a branch isn't followed.
+
 Exit status: 0 if there is a slice; 1 if there is nothing to ask about, or it was interrupted; 2 for a wrong command line \
 or expression; 124 if the replay diverged; 125 if the recording can't be read, or replayed here.
 
@@ -36,6 +47,8 @@ Examples:
   clew slice
   clew slice crash 'job->client'
   clew slice crash total --data --depth 100
+  clew slice crash total --forward --at 812+40
+  clew slice crash -i
   clew slice crash '$rdi' --at 812+40 --instructions
   clew slice crash total --dot | dot -Tsvg > total.svg";
 
@@ -65,6 +78,14 @@ pub struct Slice {
     #[arg(long)]
     pub no_address: bool,
 
+    /// The other way: what the value influences from there on
+    #[arg(long, requires = "at", conflicts_with_all = ["control", "from", "dot"])]
+    pub forward: bool,
+
+    /// With --forward: don't look behind this position
+    #[arg(long, value_name = "POS", requires = "forward", value_parser = clew_gdb::parse_target)]
+    pub to: Option<Target>,
+
     /// Ask why this place was come to, not (only) for a value
     #[arg(long, conflicts_with = "data")]
     pub control: bool,
@@ -85,6 +106,10 @@ pub struct Slice {
     #[arg(long, value_name = "N", default_value_t = 40)]
     pub depth: usize,
 
+    /// Go along it, statement by statement, the program standing there
+    #[arg(short, long, conflicts_with_all = ["json", "dot", "forward"])]
+    pub interactive: bool,
+
     /// Print a graph for dot
     #[arg(long, conflicts_with = "json")]
     pub dot: bool,
@@ -104,6 +129,8 @@ const MOST_ENDS: usize = 16;
 struct Answer {
     /// What was asked, with its value.
     title: String,
+    /// Whose.
+    stream: StreamId,
     found: Found,
     statements: Vec<Statement>,
     /// Of the first statements: their newest instruction, with values.
@@ -112,6 +139,7 @@ struct Answer {
     inputs: Vec<(String, Position, u64, Option<u32>)>,
     rest: Vec<(String, u64, Option<u32>)>,
     sources: Sources,
+    forward: bool,
 }
 
 fn answer(line: &Slice, envp: &[&CStr]) -> Result<i32, Failed> {
@@ -138,6 +166,10 @@ fn answer(line: &Slice, envp: &[&CStr]) -> Result<i32, Failed> {
                 here: line.control,
             };
             (question, title)
+        }
+        None if line.forward => {
+            let why = "--forward asks what a value influences: name it, and the place to begin from\nas in: clew slice REC total --forward --at 812+40";
+            return Err(Failed(WRONG, why.into()));
         }
         None if line.control || line.at.is_some() => {
             let question = Question {
@@ -177,20 +209,78 @@ fn answer(line: &Slice, envp: &[&CStr]) -> Result<i32, Failed> {
             return Err(Failed(WRONG, why.into()));
         }
     }
+    if let Some(to) = line.to {
+        let here = asked.timeline.position()?;
+        asked.timeline.seek(to)?;
+        bounds.to = Some(asked.timeline.position()?);
+        asked.timeline.seek(Target::Position(here))?;
+        if bounds.to <= Some(here) {
+            let why = "--to must lie behind the place where the value is looked at";
+            return Err(Failed(WRONG, why.into()));
+        }
+    }
+    let mut all = vec![sliced(&mut asked, title, &question, kinds, bounds, line)?];
+    if line.interactive {
+        asked.done();
+        let (found, modules) = (
+            all.remove(0).found,
+            asked.program.modules(&mut asked.timeline)?,
+        );
+        let tour = Tour::new(found, &modules).ok_or_else(|| {
+            Failed(
+                NOT_FOUND,
+                "nothing was computed for it: there is no statement to go to".into(),
+            )
+        })?;
+        walk::interactively(&mut asked, tour)?;
+        return Ok(0);
+    }
+    if !line.forward && line.from.is_none() {
+        others(&mut asked, &mut all, kinds, line)?;
+    }
+    asked.done();
+    let complete = all.iter().all(|answer| answer.found.complete);
+    let text = match (line.which.json, line.dot) {
+        (true, _) => {
+            let mut json: Vec<serde_json::Value> = all.iter().map(Answer::as_json).collect();
+            let mut first = json.remove(0);
+            first["processes"] = json.into();
+            format!("{first:#}\n")
+        }
+        (_, true) => all[0].as_dot(line.depth),
+        _ => all
+            .into_iter()
+            .map(|answer| answer.into_text(line))
+            .collect(),
+    };
+    text::print(&text);
+    Ok(if complete { 0 } else { NOT_FOUND })
+}
+
+/// Asks, where the timeline stands.
+fn sliced(
+    asked: &mut Asked,
+    title: String,
+    question: &Question,
+    kinds: Kinds,
+    bounds: Bounds,
+    line: &Slice,
+) -> Result<Answer, Failed> {
     let log = asked.log()?;
     let modules = asked.program.modules(&mut asked.timeline)?;
     let mappings = asked.timeline.mappings()?;
-    let found = closure(
-        &mut asked.timeline,
-        log,
-        modules.clone(),
-        &question,
-        kinds,
-        bounds,
-    )?;
+    let timeline = &mut asked.timeline;
+    let found = match line.forward {
+        true => influence(timeline, log, question, kinds, bounds)?,
+        false => closure(timeline, log, modules.clone(), question, kinds, bounds)?,
+    };
     let statements = statements(&found, &modules, line.instructions);
     let mut told = Vec::new();
-    for statement in statements.iter().take(line.depth) {
+    let shown = match line.interactive {
+        true => 0,
+        false => line.depth,
+    };
+    for statement in statements.iter().take(shown) {
         let member = found.members[statement.newest as usize];
         let ins = found.code[&member.pc].ins;
         let (timeline, program) = (&mut asked.timeline, &mut asked.program);
@@ -202,25 +292,137 @@ fn answer(line: &Slice, envp: &[&CStr]) -> Result<i32, Failed> {
             &ins,
         )?);
     }
-    let (inputs, rest) = came_in(&mut asked, &found, mappings)?;
-    asked.done();
-    let complete = found.complete;
-    let answer = Answer {
+    let (inputs, rest) = match line.interactive {
+        true => Default::default(),
+        false => came_in(asked, &found, mappings, line.forward)?,
+    };
+    Ok(Answer {
         title,
+        stream: asked.timeline.stream(),
         found,
         statements,
         told,
         inputs,
         rest,
         sources: Sources::default(),
+        forward: line.forward,
+    })
+}
+
+/// Other processes whose bytes came in are asked about those, and so on.
+fn others(
+    asked: &mut Asked,
+    all: &mut Vec<Answer>,
+    kinds: Kinds,
+    line: &Slice,
+) -> Result<(), Failed> {
+    if asked.recording.streams().len() < 2 {
+        return Ok(());
+    }
+    const MOST: usize = 8;
+    let passages = Passages::read(&asked.recording);
+    let mut done = 0;
+    while done < all.len() && all.len() < MOST {
+        let answer = &all[done];
+        let stream = answer.stream;
+        let log = asked.recording.stream(stream);
+        let log = log.map_err(|error| Failed(CANT_REPLAY, error.to_string()))?;
+        let events = Events::read(log)?;
+        let mut wanted: Vec<(Piece, u64, u64)> = Vec::new();
+        for input in &answer.found.inputs {
+            let (Some(addr), Some(fact)) = (input.addr, events.get(input.position.event)) else {
+                continue;
+            };
+            let ranges = events.memory(fact);
+            let event = input.position.event;
+            let found = passages.elsewhere(stream, event, ranges, addr, input.bytes);
+            if let Some((piece, at, len)) = found
+                && !wanted.iter().any(|(known, ..)| known == piece)
+            {
+                wanted.push((piece.clone(), at, len));
+            }
+        }
+        for (piece, at, len) in wanted.into_iter().take(MOST - all.len()) {
+            let mut other = asked.another(piece.stream, Target::Position(piece.position))?;
+            let place = piece.place(&mut other.timeline, at, len)?;
+            let Some((addr, len)) = place else {
+                continue;
+            };
+            let title = format!(
+                "in {}: {} that it wrote at {}",
+                process_named(asked, piece.stream),
+                text::counted(len, "byte"),
+                piece.position
+            );
+            let question = Question {
+                values: vec![Value::Memory { addr, len }],
+                here: false,
+            };
+            let bounds = Bounds::default();
+            all.push(sliced(&mut other, title, &question, kinds, bounds, line)?);
+            other.done();
+        }
+        before_fork(asked, all, done, kinds, line)?;
+        done += 1;
+    }
+    Ok(())
+}
+
+/// What a process had from the beginning was its parent's, if it was forked.
+fn before_fork(
+    asked: &Asked,
+    all: &mut Vec<Answer>,
+    child: usize,
+    kinds: Kinds,
+    line: &Slice,
+) -> Result<(), Failed> {
+    let Some((parent, position)) = passages::forked(&asked.recording, all[child].stream) else {
+        return Ok(());
     };
-    let text = match (line.which.json, line.dot) {
-        (true, _) => format!("{:#}\n", answer.as_json()),
-        (_, true) => answer.as_dot(line.depth),
-        _ => answer.into_text(line),
+    let found = &all[child].found;
+    if !found.complete || found.rest.is_empty() && found.registers.is_empty() {
+        return Ok(());
+    }
+    let mut other = asked.another(parent, Target::Position(position))?;
+    let thread = other.timeline.at().thread;
+    let rest = found.rest.iter().map(|rest| Value::Memory {
+        addr: rest.addr,
+        len: rest.len,
+    });
+    let mut values: Vec<Value> = rest.collect();
+    for (_, bytes) in &found.registers {
+        for n in (0..16u32).filter(|n| bytes >> (8 * n) & 0xff != 0) {
+            values.push(Value::Register {
+                thread,
+                register: iced_x86::Register::RAX + n,
+                bytes: 0..8,
+            });
+        }
+    }
+    let title = format!(
+        "in {}: what {} had when it was forked, at {position}",
+        process_named(asked, parent),
+        process_named(asked, all[child].stream),
+    );
+    let question = Question {
+        values,
+        here: false,
     };
-    text::print(&text);
-    Ok(if complete { 0 } else { NOT_FOUND })
+    all[child].rest.clear();
+    let bounds = Bounds::default();
+    all.push(sliced(&mut other, title, &question, kinds, bounds, line)?);
+    other.done();
+    Ok(())
+}
+
+fn process_named(asked: &Asked, stream: StreamId) -> String {
+    let info = asked.recording.info(stream);
+    let named = info.map(|info| {
+        let exe = String::from_utf8_lossy(&info.start.exe).into_owned();
+        let name = exe.rsplit('/').next().unwrap_or_default().to_owned();
+        format!("process {} ({name})", info.start.pid)
+    });
+    named.unwrap_or_default()
 }
 
 type CameIn = (
@@ -233,6 +435,7 @@ fn came_in(
     asked: &mut Asked,
     found: &Found,
     mappings: Vec<clew_timeline::Mapping>,
+    forward: bool,
 ) -> Result<CameIn, Failed> {
     let events = Events::read(asked.log()?)?;
     let mut inputs: Vec<(String, Position, u64, Option<u32>)> = Vec::new();
@@ -246,7 +449,7 @@ fn came_in(
         }
     }
     let mut rest: Vec<(String, u64, Option<u32>)> = Vec::new();
-    if !found.rest.is_empty() && found.complete {
+    if !found.rest.is_empty() && found.complete && !forward {
         let given = Given::read(&mut asked.timeline, mappings)?;
         for range in &found.rest {
             let words = given.rest(range);
@@ -339,9 +542,14 @@ impl Answer {
                 }
             };
             const MOST: usize = 12;
-            let mut used: Vec<String> = statement.uses.iter().take(MOST).map(uses).collect();
-            if statement.uses.len() > MOST {
-                used.push(format!("{} more", statement.uses.len() - MOST));
+            // Forwards, members know what they are made of; backwards, what wants them.
+            let others = match line.forward {
+                true => &statement.used_by,
+                false => &statement.uses,
+            };
+            let mut used: Vec<String> = others.iter().take(MOST).map(uses).collect();
+            if others.len() > MOST {
+                used.push(format!("{} more", others.len() - MOST));
             }
             if !used.is_empty() {
                 let _ = writeln!(
@@ -365,12 +573,17 @@ impl Answer {
                 0 => String::new(),
                 bytes => format!(", {}", text::counted(*bytes, "byte")),
             };
-            let input = format!("  came in by {words} at {position}{bytes}{}", by(member));
+            let (way, by) = match (line.forward, self.number_of(*member)) {
+                (true, Some(n)) => ("given away", format!(", from {n}")),
+                (true, None) => ("given away", String::new()),
+                (false, _) => ("came in", by(member)),
+            };
+            let input = format!("  {way} by {words} at {position}{bytes}{by}");
             let _ = writeln!(all, "{}", text::plain(&input));
         }
         let more = self.inputs.len().saturating_sub(MOST_ENDS);
         if more > 0 {
-            let _ = writeln!(all, "      ... {more} more ways in (--json has all)");
+            let _ = writeln!(all, "      ... {more} more ways (--json has all)");
         }
         for (words, bytes, member) in self.rest.iter().take(MOST_ENDS) {
             let since = match line.from {
@@ -424,8 +637,8 @@ impl Answer {
                 "position": newest.position.to_string(),
                 "oldest": oldest.position.to_string(),
                 "why": statement.why.iter().map(why).collect::<Vec<_>>(),
-                "uses": statement.uses,
-                "used_by": statement.used_by,
+                "uses": if self.forward { &statement.used_by } else { &statement.uses },
+                "used_by": if self.forward { &statement.uses } else { &statement.used_by },
                 "instruction": told.map(|told| &told.text),
                 "used": told.map(|told| told.used.iter().map(named).collect::<Vec<_>>()),
                 "wrote": told.and_then(|told| told.wrote.as_ref().map(named)),
@@ -434,7 +647,7 @@ impl Answer {
         json!({
             "what": self.title,
             "statements": statements.collect::<Vec<_>>(),
-            "inputs": self.inputs.iter().map(|(words, position, bytes, by)| json!({
+            (if self.forward { "outputs" } else { "inputs" }): self.inputs.iter().map(|(words, position, bytes, by)| json!({
                 "what": words,
                 "position": position.to_string(),
                 "bytes": bytes,

@@ -8,6 +8,9 @@ use crate::code::{Code, Id};
 use crate::live::Who;
 use crate::threads::ByThread;
 
+/// No member wants it: the question does.
+const NOBODY: Who = 0;
+
 /// A thread's runs of functions, the innermost last.
 #[derive(Default)]
 pub struct Frames {
@@ -29,7 +32,7 @@ struct Frame {
     called: Option<Who>,
     /// The block that was opened last, and its function and that one's graph: its instructions are opened one after the
     /// other.
-    last: Option<(Id, u32, u32)>,
+    last: Option<(Id, u32, u32, bool)>,
 }
 
 /// Something whose branch wasn't found yet.
@@ -102,21 +105,25 @@ impl Frames {
         let top = self.top();
         let here = function
             .zip(block)
-            .map(|(id, block)| (id, new.version, block));
+            .map(|(id, block)| (id, new.version, block, who != NOBODY));
         if here.is_some() && top.last == here {
             return;
         }
         top.last = here;
         let all = &mut top.open;
-        let known = all.iter_mut().any(|open| {
-            open.function == function
+        let known = all.iter_mut().find_map(|open| {
+            let same = open.function == function
                 && match block {
                     Some(_) => open.block(code) == block,
                     None => open.pc == pc,
-                }
+                };
+            same.then_some(open)
         });
-        if !known {
-            all.push(new);
+        match known {
+            // A member says more than the question itself.
+            Some(open) if open.who == NOBODY => open.who = who,
+            Some(_) => {}
+            None => all.push(new),
         }
     }
 

@@ -16,9 +16,11 @@
 //! * `stretches`: how a way is divided
 //! * [`origin`]: the chain of one value
 //! * [`closure`]: all that values depend on
+//! * [`forward`]: all that values influence
 //! * `code`, `graph`, `frames`: functions, control dependence, whose branch it was
 //! * [`failure`]: what a run failed by, as a question
-//! * [`statements`], [`inputs`], [`tell`]: as people read it
+//! * [`passages`]: from one process to another
+//! * [`statements`], [`inputs`], [`tell`], [`tour`]: as people read it
 
 #![forbid(unsafe_code)]
 
@@ -28,17 +30,20 @@ mod code;
 pub mod events;
 pub mod failure;
 pub mod flows;
+pub mod forward;
 mod frames;
 mod graph;
 pub mod inputs;
 mod known;
 mod live;
 pub mod origin;
+pub mod passages;
 pub mod statements;
 mod stretches;
 mod taken;
 pub mod tell;
 mod threads;
+pub mod tour;
 pub mod walk;
 
 pub use events::Kind as EventKind;

@@ -140,7 +140,8 @@ struct Memory {
 struct Page {
     /// For each word of eight bytes, a bit for each that counts.
     bytes: [u8; WORDS],
-    who: [Who; WORDS],
+    /// Who wants each half of a word: most variables are that long, and neighbours aren't wanted by the same.
+    who: [Who; 2 * WORDS],
     words: u32,
 }
 
@@ -175,6 +176,11 @@ fn words(addr: u64, len: u64) -> impl Iterator<Item = (u64, usize, u8)> {
     })
 }
 
+/// The halves of a word that some of its bytes are in.
+fn halves(bytes: u8) -> impl Iterator<Item = usize> {
+    (0..2).filter(move |half| bytes >> (4 * half) & 0xf != 0)
+}
+
 impl Memory {
     fn page(&mut self, page: u64) -> u32 {
         let recent = &mut self.recent[page as usize % RECENT];
@@ -197,7 +203,8 @@ impl Memory {
             NOWHERE => None,
             number => {
                 let page = &self.pages[number as usize];
-                (page.bytes[word] & bytes != 0).then_some(page.who[word])
+                let half = halves(page.bytes[word] & bytes).next()?;
+                Some(page.who[2 * word + half])
             }
         })
     }
@@ -227,7 +234,9 @@ impl Memory {
                 self.words += 1;
             }
             page.bytes[word] |= bytes;
-            page.who[word] = who;
+            for half in halves(bytes) {
+                page.who[2 * word + half] = who;
+            }
         }
     }
 
@@ -235,7 +244,7 @@ impl Memory {
         let number = self.free.pop().unwrap_or_else(|| {
             self.pages.push(Page {
                 bytes: [0; WORDS],
-                who: [0; WORDS],
+                who: [0; 2 * WORDS],
                 words: 0,
             });
             self.pages.len() as u32 - 1
@@ -257,7 +266,8 @@ impl Memory {
             if taken == 0 {
                 continue;
             }
-            who = Some(page.who[word]);
+            let half = halves(taken).next().unwrap_or(0);
+            who = Some(page.who[2 * word + half]);
             page.bytes[word] &= !taken;
             let start = (page_number << 12) + (word as u64) * 8;
             let bits = (0..8).filter(|bit| taken & 1 << bit != 0);
@@ -288,7 +298,7 @@ impl Memory {
                     match ranges.last_mut() {
                         Some((start, len, _)) if *start + *len == byte => *len += 1,
                         _ if full => return ranges,
-                        _ => ranges.push((byte, 1, all.who[word])),
+                        _ => ranges.push((byte, 1, all.who[2 * word + bit as usize / 4])),
                     }
                 }
             }
@@ -318,6 +328,21 @@ mod tests {
         assert!(live.is_empty());
         assert!(!live.has(0x1000, 0));
         assert_eq!(live.take(0x1000, 0x20, &mut found), None);
+    }
+
+    #[test]
+    fn neighbours_are_wanted_by_others() {
+        let mut live = Live::default();
+        live.add(0x1000, 4, 1);
+        live.add(0x1004, 4, 2);
+        assert_eq!(live.who_at(0x1000, 4), Some(1));
+        assert_eq!(live.who_at(0x1004, 4), Some(2));
+        assert_eq!(live.who_at(0x1008, 4), None);
+        let mut found = Vec::new();
+        live.offsets(0x0ffe, 4, &mut found);
+        assert_eq!(found, [2, 3]);
+        assert_eq!(live.take(0x1000, 4, &mut found), Some(1));
+        assert_eq!(live.take(0x1000, 8, &mut found), Some(2));
     }
 
     #[test]
