@@ -94,6 +94,14 @@ pub struct Slice {
     #[arg(long)]
     pub libraries: bool,
 
+    /// For measurements: without telling saved registers from values
+    #[arg(long, hide = true)]
+    pub no_pairs: bool,
+
+    /// For measurements: without finding out where indirect jumps lead
+    #[arg(long, hide = true)]
+    pub no_jumps: bool,
+
     /// Moves are shown, too
     #[arg(long)]
     pub moves: bool,
@@ -196,7 +204,8 @@ fn answer(line: &Slice, envp: &[&CStr]) -> Result<i32, Failed> {
         addresses: line.address,
         moves: line.moves,
         libraries: line.libraries,
-        ..Kinds::default()
+        pairs: !line.no_pairs,
+        jumps: !line.no_jumps,
     };
     let mut bounds = Bounds::default();
     if let Some(from) = line.from {

@@ -161,7 +161,10 @@ impl Cells {
     }
 
     pub fn meets(&self, other: &Cells) -> bool {
-        !self.both(other).is_empty()
+        let vector = self.vector.iter().zip(other.vector);
+        self.general & other.general != 0
+            || self.other & other.other != 0
+            || vector.fold(0, |met, (one, other)| met | one & other) != 0
     }
 
     pub fn both(&self, other: &Cells) -> Cells {
@@ -190,7 +193,11 @@ impl Cells {
 
     /// Which bytes of a register are in the set, from its first.
     pub fn bytes_of(&self, register: Register) -> u32 {
-        let of = Cells::of(register);
+        self.bytes_within(&Cells::of(register))
+    }
+
+    /// The same of a register's cells.
+    pub fn bytes_within(&self, of: &Cells) -> u32 {
         if of.general != 0 {
             let first = of.general.trailing_zeros();
             return (self.general & of.general).checked_shr(first).unwrap_or(0) as u32;

@@ -47,6 +47,8 @@ pub struct Kinds {
     pub libraries: bool,
     /// Registers that are saved and given back are told from values that are moved.
     pub pairs: bool,
+    /// Where indirect jumps lead is found out, by tables and by what was met.
+    pub jumps: bool,
 }
 
 impl Default for Kinds {
@@ -57,6 +59,7 @@ impl Default for Kinds {
             moves: false,
             libraries: false,
             pairs: true,
+            jumps: true,
         }
     }
 }
@@ -274,7 +277,7 @@ impl<'a> Search<'a> {
             live: Live::default(),
             events,
             blocks: Blocks::default(),
-            code: Code::new(modules),
+            code: Code::new(modules, kinds.jumps),
             threads: Threads::default(),
             found: Vec::new(),
             members: Vec::new(),
@@ -423,7 +426,12 @@ impl<'a> Search<'a> {
     }
 
     fn decided_at(&mut self, thread: u64, pc: u64, who: Who) {
-        if !self.kinds.control || self.code.starts(pc) {
+        if !self.kinds.control {
+            return;
+        }
+        let frames = self.threads.get(thread);
+        let open = frames.is_some_and(|frames| frames.has_open(&self.code, pc, who));
+        if open || self.code.starts(pc) {
             return;
         }
         let passed = self.is_passed(pc);
@@ -494,10 +502,12 @@ impl<'a> Search<'a> {
     fn looked_at(&mut self, executed: &Executed<'_>, flows: &Flows, turn: Option<Turn>) {
         if let Some(turn) = turn.filter(|_| self.kinds.control) {
             self.turned(executed, flows, turn);
+            // What it reads may be what it defines.
+            if flows.writes == 0 && !self.live.meets(executed.thread, &flows.defines) {
+                return;
+            }
         }
-        if flows.writes != 0 || self.live.meets(executed.thread, &flows.defines) {
-            self.defined(executed, flows);
-        }
+        self.defined(executed, flows);
     }
 
     /// Whether a run has to be looked at for its branches, calls and returns.

@@ -48,6 +48,8 @@ impl Site {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flow {
     pub to: Site,
+    /// The destination's cells, if it is a register.
+    pub cells: Option<Cells>,
     pub from: Vec<Site>,
     /// The value is moved byte by byte, so many of them; what the destination has more than that, or than the source, is
     /// zero.
@@ -64,6 +66,7 @@ impl Flow {
     fn computed(to: Site, from: Vec<Site>, maybe: bool) -> Flow {
         Flow {
             to,
+            cells: to.cells(),
             from,
             moved: false,
             width: ALL,
@@ -74,6 +77,7 @@ impl Flow {
     fn moved(to: Site, from: Site) -> Flow {
         Flow {
             to,
+            cells: to.cells(),
             from: vec![from],
             moved: true,
             width: ALL,

@@ -74,12 +74,13 @@ impl Live {
         let Some(all) = self.threads.get_mut(thread) else {
             return (Cells::NONE, 0);
         };
-        let met = all.cells.both(cells);
-        let mut who = 0;
-        if !met.is_empty() {
-            all.cells.remove(cells);
-            met.groups(|group| who = all.who[group]);
+        if !all.cells.meets(cells) {
+            return (Cells::NONE, 0);
         }
+        let met = all.cells.both(cells);
+        all.cells.remove(cells);
+        let mut who = 0;
+        met.groups(|group| who = all.who[group]);
         (met, who)
     }
 

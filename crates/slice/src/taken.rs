@@ -34,23 +34,27 @@ impl Taken {
         self.met.clear();
         self.offsets.clear();
         for (n, flow) in flows.iter().enumerate() {
-            self.take_one(live, executed, n, &flow.to);
+            self.take_one(live, executed, n, flow);
         }
     }
 
-    fn take_one(&mut self, live: &mut Live, executed: &Executed<'_>, flow: usize, to: &Site) {
+    fn take_one(&mut self, live: &mut Live, executed: &Executed<'_>, number: usize, flow: &Flow) {
         let at = self.offsets.len();
-        let (who, cells, bytes) = match to.cells() {
+        let (who, cells, bytes) = match &flow.cells {
             Some(cells) => {
-                let (met, who) = live.take_cells(executed.thread, &cells);
+                let (met, who) = live.take_cells(executed.thread, cells);
                 if met.is_empty() {
                     return;
                 }
-                (who, met, bytes_of(to, &met))
+                let bytes = match flow.to {
+                    Site::Cells(_) => 0,
+                    _ => met.bytes_within(cells),
+                };
+                (who, met, bytes)
             }
             None => {
                 let mut who = None;
-                for (addr, len) in ranges(executed, to, true) {
+                for (addr, len) in ranges(executed, &flow.to, true) {
                     who = live.take(addr, len, &mut self.offsets).or(who);
                 }
                 match who {
@@ -60,7 +64,7 @@ impl Taken {
             }
         };
         self.met.push(Met {
-            flow,
+            flow: number,
             who,
             cells,
             bytes,

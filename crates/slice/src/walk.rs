@@ -223,6 +223,8 @@ struct Items<'a, E: Iterator<Item = std::result::Result<Entry<'a>, Nonsense>>> {
     entries: std::iter::Peekable<E>,
     runs: Option<(u64, Bases)>,
     ticks: Vec<u16>,
+    /// Instructions of the first tick that the stretch hasn't got.
+    before: u64,
 }
 
 fn items<'a>(
@@ -237,6 +239,7 @@ fn items<'a>(
         entries: entries.peekable(),
         runs: None,
         ticks: Vec::new(),
+        before: trace.start.steps.unwrap_or(0),
     }
 }
 
@@ -319,6 +322,8 @@ impl<'a, E: Iterator<Item = std::result::Result<Entry<'a>, Nonsense>>> Items<'a,
             };
             return Ok(Some(item));
         }
+        // A stretch may begin within a tick: what was before belongs to its first interval.
+        intervals.add(std::mem::take(&mut self.before));
         Ok(None)
     }
 }

@@ -206,6 +206,11 @@ fn lines() {
     let wanted = wanted.filter(|(_, line)| line.ends_with("// influenced"));
     let wanted: BTreeSet<u32> = wanted.map(|(n, _)| n).collect();
     assert_eq!(lines, wanted);
+    // Each member is where it is said to be.
+    for member in &found.members {
+        timeline.seek(Target::Position(member.position)).unwrap();
+        assert_eq!(timeline.at().pc, member.pc, "{}", member.position);
+    }
     // And it is written out.
     assert!(!found.inputs.is_empty());
 }
