@@ -234,7 +234,10 @@ struct Search<'a> {
     /// Members with their places in the stretch that is looked at.
     found: Vec<(Place, Member)>,
     members: Vec<Member>,
-    repeated: FxHashMap<u64, Repeated>,
+    repeated: Vec<Repeated>,
+    /// Of instructions by address, and of those that were members lately.
+    numbers: FxHashMap<u64, usize>,
+    recent: Box<[(u64, usize)]>,
     inputs: Vec<Input>,
     count: u64,
     instructions: u64,
@@ -248,6 +251,9 @@ struct Search<'a> {
     taken: Taken,
     offsets: Vec<u64>,
 }
+
+/// Instructions that are found without a search.
+const RECENT: usize = 1024;
 
 /// The question itself wants something; members are numbered from one.
 const ASKED: Who = 0;
@@ -281,7 +287,9 @@ impl<'a> Search<'a> {
             threads: Threads::default(),
             found: Vec::new(),
             members: Vec::new(),
-            repeated: FxHashMap::default(),
+            repeated: Vec::new(),
+            numbers: FxHashMap::default(),
+            recent: vec![(u64::MAX, 0); RECENT].into(),
             inputs: Vec::new(),
             count: 0,
             instructions: 0,
@@ -312,7 +320,11 @@ impl<'a> Search<'a> {
         let (rest, registers) = left(&self.live);
         Slice {
             members: self.members,
-            code: self.repeated,
+            code: self
+                .repeated
+                .into_iter()
+                .map(|one| (one.ins.ip(), one))
+                .collect(),
             inputs: self.inputs,
             rest,
             registers,
@@ -337,12 +349,21 @@ impl<'a> Search<'a> {
     /// A new member; its number for those that it wants.
     fn include(&mut self, executed: &Executed<'_>, why: Why, by: Who) -> Who {
         self.count += 1;
-        let repeated = self.repeated.entry(executed.ins.ip()).or_insert(Repeated {
-            ins: *executed.ins,
-            count: 0,
-            why,
-        });
-        repeated.count += 1;
+        let pc = executed.ins.ip();
+        // The same few instructions come again and again.
+        let slot = pc as usize % RECENT;
+        if self.recent[slot].0 != pc {
+            let at = *self.numbers.entry(pc).or_insert_with(|| {
+                self.repeated.push(Repeated {
+                    ins: *executed.ins,
+                    count: 0,
+                    why,
+                });
+                self.repeated.len() - 1
+            });
+            self.recent[slot] = (pc, at);
+        }
+        self.repeated[self.recent[slot].1].count += 1;
         let number = self.members.len() + self.found.len();
         if number >= self.bounds.members {
             return by;

@@ -145,6 +145,9 @@ impl Run<'_> {
     pub fn accesses(&self, n: usize, into: &mut Vec<Access>) -> Result<bool> {
         into.clear();
         let traced = &self.block.instructions[n];
+        if traced.operands.is_empty() && !traced.odd {
+            return Ok(false);
+        }
         match self.odd.filter(|_| traced.odd) {
             Some(bytes) => {
                 into.extend(touched(bytes));
