@@ -17,6 +17,7 @@
 //! * [`origin`]: the chain of one value
 //! * [`closure`]: all that values depend on
 //! * [`forward`]: all that values influence
+//! * `pairs`: registers that are saved and given back
 //! * `code`, `graph`, `frames`: functions, control dependence, whose branch it was
 //! * [`failure`]: what a run failed by, as a question
 //! * [`passages`]: from one process to another
@@ -37,6 +38,7 @@ pub mod inputs;
 mod known;
 mod live;
 pub mod origin;
+mod pairs;
 pub mod passages;
 pub mod statements;
 mod stretches;

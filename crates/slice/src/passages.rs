@@ -221,7 +221,7 @@ impl Stream {
                 }
                 _ => {}
             },
-            Event::Resumed { result } => {
+            Event::Resumed { result, .. } => {
                 let began = self.waits.remove(&thread).unwrap_or(here);
                 if let (Some(call), Some(result)) = (waited, result) {
                     self.called(number, began, &call, *result, all);
