@@ -10,6 +10,7 @@
 //! * [`recorded`], [`recorded_report`]: the same for record and replay
 //! * [`travel`], [`travel_report`]: what a person waits for in gdb and `clew watch`
 //! * [`weave`]: woven recording against native
+//! * [`slice`]: slices, what they cost and what precision is worth
 
 mod inputs;
 mod measure;
@@ -17,6 +18,7 @@ mod recorded;
 mod recorded_report;
 mod report;
 mod rows;
+mod slice;
 mod translator;
 mod travel;
 mod travel_report;
@@ -47,8 +49,8 @@ struct Options {
     /// Only these translators, beside native
     #[arg(long, value_name = "TRANSLATOR", value_delimiter = ',')]
     only: Vec<String>,
-    /// Only one of the tables: run, record (with replay), travel, or weave
-    #[arg(long, value_name = "TABLE", value_parser = ["run", "record", "travel", "weave"])]
+    /// Only one of the tables: run, record (with replay), travel, weave, or slice
+    #[arg(long, value_name = "TABLE", value_parser = ["run", "record", "travel", "weave", "slice"])]
     table: Option<String>,
     /// The command to measure
     #[arg(long, value_name = "PATH", env = "CLEW")]
@@ -143,6 +145,20 @@ fn run(options: &Options) -> std::result::Result<(), String> {
         print!("{}", weave::table(&rows));
         if !options.dry {
             weave::write(&rows)?;
+        }
+        if options.table.is_some() {
+            return Ok(());
+        }
+    }
+    if wanted("slice") && !partial {
+        let bench = slice::Bench {
+            clew: &clew,
+            dir: &dir,
+        };
+        let rows = bench.measure()?;
+        print!("{}", slice::table(&rows));
+        if !options.dry {
+            slice::write(&rows)?;
         }
         if options.table.is_some() {
             return Ok(());

@@ -3,12 +3,13 @@
 
 use std::ffi::{CStr, OsStr};
 
+use clew_recording::event::StreamId;
 use clew_recording::process;
 use clew_recording::reader::Recording;
 use clew_slice::origin::{Value, register_named};
 use clew_symbols::expr::Bindings;
 use clew_timeline::program::Program;
-use clew_timeline::{Settings, Target, Timeline};
+use clew_timeline::{Reason, Settings, Target, Timeline};
 
 use crate::answers::arguments::Which;
 use crate::arguments::Engine;
@@ -62,6 +63,7 @@ pub struct Asked {
     pub recording: Recording,
     pub timeline: Timeline,
     pub program: Program,
+    settings: Settings,
 }
 
 impl Asked {
@@ -83,19 +85,43 @@ impl Asked {
         let mut settings = Settings::new(options);
         settings.unlocked = which.no_jail;
         settings.memory = which.memory.map(|megabytes| megabytes << 20);
-        let mut timeline = Timeline::open(&recording, stream, settings).map_err(|e| unable(&e))?;
-        timeline.expect_work(recordings::work(&recording, stream));
-        let mut progress = Progress::new("replaying");
-        timeline.set_watcher(Box::new(move |done| {
-            progress.show(done);
-            false
-        }));
-        timeline.seek(at)?;
+        let mut timeline = opened(&recording, stream, &settings)?;
+        let stop = timeline.seek(at)?;
+        let (here, behind) = (
+            timeline.position()?,
+            !matches!(stop.reason, Reason::Arrived),
+        );
+        let wanted = match at {
+            Target::Position(wanted) if behind && wanted > here => wanted.to_string(),
+            Target::Ticks(ticks) if behind => format!("tick:{ticks}"),
+            _ => String::new(),
+        };
+        if !wanted.is_empty() {
+            return Err(Failed(
+                WRONG,
+                format!(
+                    "{wanted} lies behind the end of the recording, which is {here}\nleave --at out, or name a position up to there"
+                ),
+            ));
+        }
         let program = Program::new(&recording);
         Ok(Asked {
             recording,
             timeline,
             program,
+            settings,
+        })
+    }
+
+    /// The same recording, another process of it.
+    pub fn another(&self, stream: StreamId, at: Target) -> Result<Asked, Failed> {
+        let mut timeline = opened(&self.recording, stream, &self.settings)?;
+        timeline.seek(at)?;
+        Ok(Asked {
+            recording: self.recording.clone(),
+            timeline,
+            program: Program::new(&self.recording),
+            settings: self.settings.clone(),
         })
     }
 
@@ -114,6 +140,22 @@ impl Asked {
     pub fn meant(&mut self, what: &str) -> Result<(Value, String), Failed> {
         meant(&mut self.timeline, &mut self.program, what)
     }
+}
+
+fn opened(
+    recording: &Recording,
+    stream: StreamId,
+    settings: &Settings,
+) -> Result<Timeline, Failed> {
+    let timeline = Timeline::open(recording, stream, settings.clone());
+    let mut timeline = timeline.map_err(|error| Failed(CANT_REPLAY, error.to_string()))?;
+    timeline.expect_work(recordings::work(recording, stream));
+    let mut progress = Progress::new("replaying");
+    timeline.set_watcher(Box::new(move |done| {
+        progress.show(done);
+        false
+    }));
+    Ok(timeline)
 }
 
 /// What is asked about where a timeline stands, and its value as text.

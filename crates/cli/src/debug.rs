@@ -30,6 +30,8 @@ struct Knowing<'a> {
     recording: &'a Recording,
     stream: StreamId,
     program: Program,
+    /// The slice that was asked for last.
+    slice: Option<clew_slice::tour::Tour>,
 }
 
 impl Helper for Knowing<'_> {
@@ -39,6 +41,15 @@ impl Helper for Knowing<'_> {
 
     fn origin(&mut self, timeline: &mut Timeline, what: &str) -> Result<String, String> {
         crate::origin::told(timeline, &mut self.program, self.recording, what)
+    }
+
+    fn slice(
+        &mut self,
+        timeline: &mut Timeline,
+        words: &str,
+    ) -> Result<(Option<Position>, String), String> {
+        let (program, recording) = (&mut self.program, self.recording);
+        crate::slice::walk::in_gdb(&mut self.slice, timeline, program, recording, words)
     }
 
     fn transition(
@@ -108,6 +119,7 @@ pub fn debug(line: &Debug, envp: &[&CStr]) -> i32 {
         recording: &recording,
         stream,
         program: Program::new(&recording),
+        slice: None,
     };
     let opened = Folder::new(&parent).and_then(|folder| {
         let settings = clew_gdb::Settings {

@@ -200,6 +200,21 @@ Usage: clew writes EXPRESSION [-n N]"""
         gdb.write(asked("writes " + whose() + argument))
 
 
+def placed(argument):
+    """An expression as the bytes that it is in; what is none of gdb's stays as it is."""
+    if not argument or argument.startswith("$"):
+        return argument
+    value = gdb.parse_and_eval(argument)
+    if value.type.strip_typedefs().code in (gdb.TYPE_CODE_REF, gdb.TYPE_CODE_RVALUE_REF):
+        value = value.referenced_value()
+    if value.address is None:
+        raise gdb.GdbError(
+            "%s isn't in memory here; ask for a register, as $rax, or a variable that it comes from" % argument
+        )
+    gdb.write("%s = %s\n" % (argument, shown(value)))
+    return "*%#x:%d" % (int(value.address), value.type.sizeof)
+
+
 class Origin(Command):
     """Tell where a value comes from: back through moves, threads and system calls to where it was made.
 Usage: clew origin EXPRESSION | $REGISTER"""
@@ -208,17 +223,31 @@ Usage: clew origin EXPRESSION | $REGISTER"""
         super().__init__("clew origin", gdb.COMMAND_STATUS, gdb.COMPLETE_EXPRESSION)
 
     def do(self, argument):
-        if not argument.startswith("$") and argument:
-            value = gdb.parse_and_eval(argument)
-            if value.type.strip_typedefs().code in (gdb.TYPE_CODE_REF, gdb.TYPE_CODE_RVALUE_REF):
-                value = value.referenced_value()
-            if value.address is None:
-                raise gdb.GdbError(
-                    "%s isn't in memory here; ask for a register, as $rax, or a variable that it comes from" % argument
-                )
-            gdb.write("%s = %s\n" % (argument, shown(value)))
-            argument = "*%#x:%d" % (int(value.address), value.type.sizeof)
-        gdb.write(asked("origin " + argument))
+        gdb.write(asked("origin " + placed(argument)))
+
+
+class Slice(Command):
+    """Tell all that a value depends on, or what failed, and go along it: the program stands at each statement.
+Usage: clew slice [EXPRESSION | $REGISTER]
+       clew slice up | down [N] | next [N] | prev [N] | list | NUMBER
+up goes to the statement that uses this one, down to one that it uses, next to the older one in the list."""
+
+    WORDS = ("up", "down", "next", "prev", "list")
+
+    def __init__(self):
+        super().__init__("clew slice", gdb.COMMAND_RUNNING, gdb.COMPLETE_EXPRESSION)
+
+    def do(self, argument):
+        first = argument.split(None, 1)[0] if argument else ""
+        if first not in self.WORDS and not first.isdecimal():
+            argument = placed(argument)
+        answer = asked("slice " + argument)
+        where, _, text = answer.partition("\n")
+        if where.startswith("at "):
+            gdb.write(text)
+            move("seek " + where[3:])
+        else:
+            gdb.write(answer)
 
 
 class Line(Command):
@@ -380,6 +409,7 @@ Told(
 )
 Writes()
 Origin()
+Slice()
 Line("next", "Go to the next line of this function, over calls.")
 Line("reverse-next", "Go back to the line before, over calls.")
 Line("step", "Go to the next line, into calls.")

@@ -51,6 +51,7 @@ calls FUNCTION       all calls of a function, with arguments and results
 writes EXPR          all changes of a variable
 output               all that was written to standard output and error
 origin EXPR          where a value comes from; also $register
+slice [EXPR]         all that a value depends on, or the failure; then slice up, down [N], next, prev, list or a number
 next, step, finish   from line to line in one search, however long it takes; also reverse-next and so on
 transition EXPR      go to where EXPR changes from true to false, or the other way
 excursion            from here on, continue and step run a copy that follows no recording
@@ -120,6 +121,7 @@ impl Session<'_> {
             "writes" => return self.all_writes(rest),
             "output" => return self.all_output(rest),
             "origin" => return self.origin_of(rest),
+            "slice" => return self.slice_of(rest),
             "next" => self.pending = Some(lines(Step::Over, Direction::Forward, rest)?),
             "reverse-next" => self.pending = Some(lines(Step::Over, Direction::Backward, rest)?),
             "step" => self.pending = Some(lines(Step::Into, Direction::Forward, rest)?),

@@ -91,6 +91,14 @@ pub trait Helper {
         what: &str,
     ) -> std::result::Result<String, String>;
 
+    /// All that a value depends on, of where the timeline stands; or goes along what was asked for last. Where to go, and
+    /// what to say.
+    fn slice(
+        &mut self,
+        timeline: &mut Timeline,
+        words: &str,
+    ) -> std::result::Result<(Option<Position>, String), String>;
+
     /// Finds where an expression changes from true to false or the other way. Out: the position just before,
     /// and what to say about it.
     fn transition(

@@ -200,6 +200,18 @@ impl Session<'_> {
         found.map_err(Error::Command)
     }
 
+    /// All that a value depends on, or along it. The first line says where to go, if anywhere: the script for gdb does.
+    pub(crate) fn slice_of(&mut self, words: &str) -> Result<String> {
+        let mut timeline = self.timeline.another()?;
+        timeline.set_watcher(self.watcher());
+        let found = self.helper.slice(&mut timeline, words);
+        let (position, text) = found.map_err(Error::Command)?;
+        Ok(match position {
+            Some(position) => format!("at {position}\n{text}"),
+            None => text,
+        })
+    }
+
     /// Makes a step from line to line.
     pub(crate) fn step_lines(
         &mut self,

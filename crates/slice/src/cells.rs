@@ -9,7 +9,7 @@ pub struct Cells {
     general: u128,
     /// 32 for each vector register.
     vector: [u64; 8],
-    /// Flags, and what is known as one: [`X87`], [`MXCSR`].
+    /// Flags, and what is known as one: [`X87`], [`ROUNDING`], [`EXCEPTIONS`].
     other: u16,
 }
 
@@ -25,7 +25,9 @@ const FLAGS: [u32; 7] = [
 ];
 /// The x87's registers and words, MMX's among them: all of it is one cell.
 const X87: u16 = 1 << 7;
-const MXCSR: u16 = 1 << 8;
+/// How SSE's arithmetic rounds, and what it noted of exceptions: everybody reads the one, and adds to the other.
+const ROUNDING: u16 = 1 << 8;
+const EXCEPTIONS: u16 = 1 << 9;
 
 impl Cells {
     pub const NONE: Cells = Cells {
@@ -104,9 +106,24 @@ impl Cells {
         }
     }
 
+    pub fn rounding() -> Cells {
+        Cells {
+            other: ROUNDING,
+            ..Cells::NONE
+        }
+    }
+
+    pub fn exceptions() -> Cells {
+        Cells {
+            other: EXCEPTIONS,
+            ..Cells::NONE
+        }
+    }
+
+    /// All of SSE's control and status.
     pub fn mxcsr() -> Cells {
         Cells {
-            other: MXCSR,
+            other: ROUNDING | EXCEPTIONS,
             ..Cells::NONE
         }
     }
@@ -144,7 +161,10 @@ impl Cells {
     }
 
     pub fn meets(&self, other: &Cells) -> bool {
-        !self.both(other).is_empty()
+        let vector = self.vector.iter().zip(other.vector);
+        self.general & other.general != 0
+            || self.other & other.other != 0
+            || vector.fold(0, |met, (one, other)| met | one & other) != 0
     }
 
     pub fn both(&self, other: &Cells) -> Cells {
@@ -173,7 +193,11 @@ impl Cells {
 
     /// Which bytes of a register are in the set, from its first.
     pub fn bytes_of(&self, register: Register) -> u32 {
-        let of = Cells::of(register);
+        self.bytes_within(&Cells::of(register))
+    }
+
+    /// The same of a register's cells.
+    pub fn bytes_within(&self, of: &Cells) -> u32 {
         if of.general != 0 {
             let first = of.general.trailing_zeros();
             return (self.general & of.general).checked_shr(first).unwrap_or(0) as u32;

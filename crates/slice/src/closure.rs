@@ -6,20 +6,23 @@
 
 use clew_engine::cache::accesses::Access;
 use clew_recording::reader::StreamReader;
-use clew_symbols::{Modules, gimli};
+use clew_symbols::Modules;
 use clew_timeline::trace::Trace;
 use clew_timeline::{Position, Timeline};
-use iced_x86::{Instruction, Mnemonic, OpKind, Register};
+use iced_x86::Instruction;
 use rustc_hash::FxHashMap;
 
 use crate::cells::Cells;
 use crate::code::Code;
 use crate::events::{Events, Kind};
-use crate::flows::{Flow, Flows, Site};
+use crate::flows::Flows;
 use crate::frames::{Frames, Threads};
 use crate::known::{Blocks, Known, Turn, turn};
 use crate::live::{Live, Who};
-use crate::origin::{Value, accesses};
+use crate::origin::Value;
+use crate::pairs::plumbing;
+use crate::stretches::{Lengths, ask};
+use crate::taken::{Taken, want};
 use crate::walk::{Executed, Go, Intervals, Place, Run, Visitor, When, back};
 use crate::{Error, Result};
 
@@ -45,6 +48,8 @@ pub struct Kinds {
     pub libraries: bool,
     /// Registers that are saved and given back are told from values that are moved.
     pub pairs: bool,
+    /// Where indirect jumps lead is found out, by tables and by what was met.
+    pub jumps: bool,
 }
 
 impl Default for Kinds {
@@ -55,6 +60,7 @@ impl Default for Kinds {
             moves: false,
             libraries: false,
             pairs: true,
+            jumps: true,
         }
     }
 }
@@ -64,6 +70,8 @@ impl Default for Kinds {
 pub struct Bounds {
     /// Not before this.
     pub from: Option<Position>,
+    /// Not behind this, on the way forth.
+    pub to: Option<Position>,
     /// So many members are kept; all are counted.
     pub members: usize,
 }
@@ -72,6 +80,7 @@ impl Default for Bounds {
     fn default() -> Bounds {
         Bounds {
             from: None,
+            to: None,
             members: 4_000_000,
         }
     }
@@ -131,14 +140,14 @@ pub struct Rest {
     pub by: Option<u32>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Slice {
     /// Newest first; not all of them if there are very many.
     pub members: Vec<Member>,
     /// All instructions with members, by address.
     pub code: FxHashMap<u64, Repeated>,
     pub inputs: Vec<Input>,
-    /// Memory that was there from the beginning, or where one stopped looking.
+    /// Memory that was there from the beginning, or where one stopped looking; on the way forth, what is influenced at its end.
     pub rest: Vec<Rest>,
     /// Registers that were, by thread: a bit for each byte of the sixteen general ones.
     pub registers: Vec<(u32, u128)>,
@@ -155,10 +164,6 @@ pub struct Slice {
     pub complete: bool,
 }
 
-/// The first stretch is so much work, each further one some times as much, up to a limit that keeps its trace small.
-const FIRST: u64 = 20_000;
-const GROWTH: u64 = 4;
-const LONGEST: u64 = 4_000_000;
 /// Ranges of memory that are told of the rest.
 const MOST_REST: usize = 10_000;
 
@@ -176,12 +181,12 @@ pub fn slice(
     search.ask(question, &timeline.at());
     let mut to = timeline.at();
     let mut end = timeline.position()?;
-    let mut work = FIRST;
+    let mut lengths = Lengths::backwards();
     loop {
         if search.is_done() {
             return Ok(search.finish(true));
         }
-        let traced = timeline.trace_back(&to, work).and_then(|trace| {
+        let traced = timeline.trace_back(&to, lengths.next()).and_then(|trace| {
             match (trace, bounds.from) {
                 // No farther than one looks.
                 (Some(trace), Some(from)) if start_of(&trace) < from => {
@@ -207,7 +212,6 @@ pub fn slice(
         }
         end = start_of(&trace);
         to = trace.start;
-        work = (work * GROWTH).min(LONGEST);
     }
 }
 
@@ -231,7 +235,10 @@ struct Search<'a> {
     /// Members with their places in the stretch that is looked at.
     found: Vec<(Place, Member)>,
     members: Vec<Member>,
-    repeated: FxHashMap<u64, Repeated>,
+    repeated: Vec<Repeated>,
+    /// Of instructions by address, and of those that were members lately.
+    numbers: FxHashMap<u64, usize>,
+    recent: Box<[(u64, usize)]>,
     inputs: Vec<Input>,
     count: u64,
     instructions: u64,
@@ -242,24 +249,30 @@ struct Search<'a> {
     plumbing: FxHashMap<u64, bool>,
     /// Room for a run's accesses, and for the bytes that an instruction defines.
     accesses: Vec<Access>,
-    met: Vec<Met>,
+    taken: Taken,
     offsets: Vec<u64>,
 }
+
+/// Instructions that are found without a search.
+const RECENT: usize = 1024;
 
 /// The question itself wants something; members are numbered from one.
 const ASKED: Who = 0;
 
-/// A destination with bytes that counted.
-struct Met {
-    flow: usize,
-    who: Who,
-    /// Of a register.
-    bytes: u32,
-    /// Of memory: which of the offsets.
-    offsets: std::ops::Range<usize>,
+/// What still counts when one has looked far enough: memory, and general registers.
+pub(crate) fn left(live: &Live) -> (Vec<Rest>, Vec<(u32, u128)>) {
+    let rest = live.memory(MOST_REST).into_iter();
+    let rest = rest.map(|(addr, len, who)| Rest {
+        addr,
+        len,
+        by: member(who),
+    });
+    let registers = live.threads();
+    let registers = registers.map(|(thread, cells)| (thread as u32, cells.of_general()));
+    (rest.collect(), registers.collect())
 }
 
-fn member(who: Who) -> Option<u32> {
+pub(crate) fn member(who: Who) -> Option<u32> {
     who.checked_sub(1)
 }
 
@@ -271,11 +284,13 @@ impl<'a> Search<'a> {
             live: Live::default(),
             events,
             blocks: Blocks::default(),
-            code: Code::new(modules),
+            code: Code::new(modules, kinds.jumps),
             threads: Threads::default(),
             found: Vec::new(),
             members: Vec::new(),
-            repeated: FxHashMap::default(),
+            repeated: Vec::new(),
+            numbers: FxHashMap::default(),
+            recent: vec![(u64::MAX, 0); RECENT].into(),
             inputs: Vec::new(),
             count: 0,
             instructions: 0,
@@ -284,26 +299,13 @@ impl<'a> Search<'a> {
             linked: 0,
             plumbing: FxHashMap::default(),
             accesses: Vec::new(),
-            met: Vec::new(),
+            taken: Taken::default(),
             offsets: Vec::new(),
         }
     }
 
     fn ask(&mut self, question: &Question, at: &clew_timeline::At) {
-        for value in &question.values {
-            match value {
-                Value::Register {
-                    thread,
-                    register,
-                    bytes,
-                } => {
-                    let mask = (1u64 << bytes.end) - (1 << bytes.start);
-                    let cells = Cells::some_of(*register, mask as u32);
-                    self.live.add_cells(u64::from(*thread), &cells, ASKED);
-                }
-                Value::Memory { addr, len } => self.live.add(*addr, *len, ASKED),
-            }
-        }
+        ask(&mut self.live, &question.values, ASKED);
         if question.here && self.kinds.control {
             let frames = self.threads.of(u64::from(at.thread));
             frames.open(&mut self.code, at.pc, ASKED);
@@ -316,23 +318,16 @@ impl<'a> Search<'a> {
     }
 
     fn finish(self, complete: bool) -> Slice {
-        let rest = self.live.memory(MOST_REST).into_iter();
-        let registers = self
-            .live
-            .threads()
-            .map(|(thread, cells)| (thread as u32, cells.of_general()));
-        let registers = registers.collect();
+        let (rest, registers) = left(&self.live);
         Slice {
             members: self.members,
-            code: self.repeated,
-            inputs: self.inputs,
-            rest: rest
-                .map(|(addr, len, who)| Rest {
-                    addr,
-                    len,
-                    by: member(who),
-                })
+            code: self
+                .repeated
+                .into_iter()
+                .map(|one| (one.ins.ip(), one))
                 .collect(),
+            inputs: self.inputs,
+            rest,
             registers,
             count: self.count,
             instructions: self.instructions,
@@ -355,12 +350,21 @@ impl<'a> Search<'a> {
     /// A new member; its number for those that it wants.
     fn include(&mut self, executed: &Executed<'_>, why: Why, by: Who) -> Who {
         self.count += 1;
-        let repeated = self.repeated.entry(executed.ins.ip()).or_insert(Repeated {
-            ins: *executed.ins,
-            count: 0,
-            why,
-        });
-        repeated.count += 1;
+        let pc = executed.ins.ip();
+        // The same few instructions come again and again.
+        let slot = pc as usize % RECENT;
+        if self.recent[slot].0 != pc {
+            let at = *self.numbers.entry(pc).or_insert_with(|| {
+                self.repeated.push(Repeated {
+                    ins: *executed.ins,
+                    count: 0,
+                    why,
+                });
+                self.repeated.len() - 1
+            });
+            self.recent[slot] = (pc, at);
+        }
+        self.repeated[self.recent[slot].1].count += 1;
         let number = self.members.len() + self.found.len();
         if number >= self.bounds.members {
             return by;
@@ -376,50 +380,29 @@ impl<'a> Search<'a> {
         number as Who + 1
     }
 
-    /// From here on these values are looked for.
-    fn want(&mut self, executed: &Executed<'_>, sites: &[Site], who: Who) {
-        for site in sites {
-            match site {
-                Site::Register(register) => {
-                    let cells = Cells::of(*register);
-                    self.live.add_cells(executed.thread, &cells, who);
-                }
-                Site::Cells(cells) => {
-                    self.live.add_cells(executed.thread, cells, who);
-                }
-                Site::Memory(_) => {
-                    for (addr, len) in accesses(executed, site, false) {
-                        self.live.add(addr, len, who);
-                    }
-                }
-            }
-        }
-    }
-
     /// An instruction was executed: takes out what it defines of what counts, and wants what that was made of.
     fn defined(&mut self, executed: &Executed<'_>, flows: &Flows) {
-        self.met.clear();
-        self.offsets.clear();
-        for (flow, to) in flows.flows.iter().map(|flow| &flow.to).enumerate() {
-            if let Some(met) = self.take(executed, flow, to) {
-                self.met.push(met);
-            }
+        let mut taken = std::mem::take(&mut self.taken);
+        taken.take(&mut self.live, executed, &flows.flows);
+        if !taken.met.is_empty() {
+            self.met(executed, flows, &taken);
         }
-        if self.met.is_empty() {
-            return;
-        }
+        self.taken = taken;
+    }
+
+    /// Some of its destinations counted.
+    fn met(&mut self, executed: &Executed<'_>, flows: &Flows, taken: &Taken) {
         let mut written = executed.accesses.iter().filter(|access| access.write);
         let links = |access: &Access| self.code.links(executed.ins.ip(), access.addr);
         if !self.kinds.libraries && written.any(links) {
             self.linked += 1;
             return;
         }
-        let all = std::mem::take(&mut self.met);
         let mut computed: Option<Who> = None;
-        for met in &all {
+        for met in &taken.met {
             let flow = &flows.flows[met.flow];
             if flow.maybe {
-                self.put_back(executed, met, &flow.to);
+                taken.put_back(&mut self.live, executed, met, &flow.to);
             }
             let who = match flow.moved {
                 true => self.moved(executed, met.who),
@@ -434,15 +417,14 @@ impl<'a> Search<'a> {
                 },
             };
             match flow.moved {
-                true => self.follow(executed, flow, met, who),
-                false => self.want(executed, &flow.from, who),
+                true => taken.follow(&mut self.live, executed, flow, met, who),
+                false => want(&mut self.live, executed, &flow.from, who),
             }
             if self.kinds.addresses {
                 let cells = flows.addresses;
                 self.live.add_cells(executed.thread, &cells, who);
             }
         }
-        self.met = all;
     }
 
     /// A value was moved: who wants it before.
@@ -466,7 +448,12 @@ impl<'a> Search<'a> {
     }
 
     fn decided_at(&mut self, thread: u64, pc: u64, who: Who) {
-        if !self.kinds.control || self.code.starts(pc) {
+        if !self.kinds.control {
+            return;
+        }
+        let frames = self.threads.get(thread);
+        let open = frames.is_some_and(|frames| frames.has_open(&self.code, pc, who));
+        if open || self.code.starts(pc) {
             return;
         }
         let passed = self.is_passed(pc);
@@ -480,82 +467,6 @@ impl<'a> Search<'a> {
     /// Whether what decides there doesn't count, only who called it.
     fn is_passed(&mut self, pc: u64) -> bool {
         !self.kinds.libraries && self.code.is_library(pc) || self.code.only_moves(pc)
-    }
-
-    fn take(&mut self, executed: &Executed<'_>, flow: usize, to: &Site) -> Option<Met> {
-        let at = self.offsets.len();
-        let (who, bytes) = match to {
-            Site::Register(register) => {
-                let (met, who) = self.live.take_cells(executed.thread, &Cells::of(*register));
-                let bytes = met.bytes_of(*register);
-                (bytes != 0).then_some((who, bytes))?
-            }
-            Site::Cells(cells) => {
-                let (met, who) = self.live.take_cells(executed.thread, cells);
-                (!met.is_empty()).then_some((who, 0))?
-            }
-            Site::Memory(_) => {
-                let mut who = None;
-                for (addr, len) in accesses(executed, to, true) {
-                    who = self.live.take(addr, len, &mut self.offsets).or(who);
-                }
-                (who?, 0)
-            }
-        };
-        Some(Met {
-            flow,
-            who,
-            bytes,
-            offsets: at..self.offsets.len(),
-        })
-    }
-
-    /// The destination may have kept its value: it is still looked for.
-    fn put_back(&mut self, executed: &Executed<'_>, met: &Met, to: &Site) {
-        match to {
-            Site::Register(register) => {
-                let cells = Cells::some_of(*register, met.bytes);
-                self.live.add_cells(executed.thread, &cells, met.who);
-            }
-            Site::Cells(cells) => self.live.add_cells(executed.thread, cells, met.who),
-            Site::Memory(_) => {
-                for (addr, _) in accesses(executed, to, true) {
-                    for offset in &self.offsets[met.offsets.clone()] {
-                        self.live.add(addr.wrapping_add(*offset), 1, met.who);
-                    }
-                }
-            }
-        }
-    }
-
-    /// A value was moved byte by byte: from here on its bytes are looked for where they were.
-    fn follow(&mut self, executed: &Executed<'_>, flow: &Flow, met: &Met, who: Who) {
-        let of_memory = &self.offsets[met.offsets.clone()];
-        let mask = of_memory.iter().filter(|offset| **offset < 32);
-        let mask = mask.fold(met.bytes, |all, offset| all | 1 << offset);
-        for from in &flow.from {
-            match from {
-                Site::Register(register) => {
-                    let cells = Cells::some_of(*register, mask);
-                    self.live.add_cells(executed.thread, &cells, who);
-                }
-                Site::Cells(cells) => self.live.add_cells(executed.thread, cells, who),
-                Site::Memory(_) => {
-                    for (addr, len) in accesses(executed, from, false) {
-                        if of_memory.is_empty() {
-                            let bytes = (0..32u64.min(len)).filter(|n| mask & 1 << n != 0);
-                            for byte in bytes {
-                                self.live.add(addr + byte, 1, who);
-                            }
-                        } else {
-                            for byte in of_memory.iter().filter(|byte| **byte < len) {
-                                self.live.add(addr + byte, 1, who);
-                            }
-                        }
-                    }
-                }
-            }
-        }
     }
 
     /// Whether an instruction saves a register for its caller, or gives it back, by what unwind information says.
@@ -605,7 +516,7 @@ impl<'a> Search<'a> {
         let who = self.include(executed, why, who);
         // A direct call or jump decides nothing; where the others lead follows from values.
         if turn != Turn::Jumps && turn != Turn::Calls {
-            self.want(executed, &flows.reads, who);
+            want(&mut self.live, executed, &flows.reads, who);
         }
         self.decided(executed, who);
     }
@@ -613,10 +524,12 @@ impl<'a> Search<'a> {
     fn looked_at(&mut self, executed: &Executed<'_>, flows: &Flows, turn: Option<Turn>) {
         if let Some(turn) = turn.filter(|_| self.kinds.control) {
             self.turned(executed, flows, turn);
+            // What it reads may be what it defines.
+            if flows.writes == 0 && !self.live.meets(executed.thread, &flows.defines) {
+                return;
+            }
         }
-        if flows.writes != 0 || self.live.meets(executed.thread, &flows.defines) {
-            self.defined(executed, flows);
-        }
+        self.defined(executed, flows);
     }
 
     /// Whether a run has to be looked at for its branches, calls and returns.
@@ -752,61 +665,4 @@ impl Search<'_> {
     fn goes_on(&mut self, thread: u64, pc: u64) {
         self.threads.of(thread).set_next(Some(pc));
     }
-}
-
-/// Whether it is the save or the restore of a register that a function has to keep for its caller. Where that is saved
-/// behind the instruction, and wasn't before it, the instruction saves it; where it is saved before, a load from there
-/// gives it back.
-fn plumbing(modules: &Modules, ins: &Instruction) -> Option<bool> {
-    let kept = |register: Register| {
-        const KEPT: [Register; 6] = [
-            Register::RBX,
-            Register::RBP,
-            Register::R12,
-            Register::R13,
-            Register::R14,
-            Register::R15,
-        ];
-        KEPT.contains(&register).then(|| dwarf(register))
-    };
-    let at_operand = |saved: &clew_symbols::Saved| {
-        saved.base == dwarf(ins.memory_base())
-            && ins.memory_index() == Register::None
-            && saved.displacement as u64 == ins.memory_displacement64()
-    };
-    let saved = |pc, register| {
-        let all = modules.saved(pc);
-        all.into_iter().find(|saved| saved.register == register)
-    };
-    match ins.mnemonic() {
-        Mnemonic::Push if ins.op0_kind() == OpKind::Register => {
-            let register = kept(ins.op0_register())?;
-            Some(saved(ins.next_ip(), register).is_some() && saved(ins.ip(), register).is_none())
-        }
-        Mnemonic::Pop if ins.op0_kind() == OpKind::Register => {
-            let register = kept(ins.op0_register())?;
-            Some(saved(ins.ip(), register).is_some())
-        }
-        Mnemonic::Leave => Some(saved(ins.ip(), dwarf(Register::RBP)).is_some()),
-        Mnemonic::Mov if ins.op0_kind() == OpKind::Memory => {
-            let register = kept(ins.op1_register())?;
-            let found = saved(ins.next_ip(), register)?;
-            Some(at_operand(&found) && saved(ins.ip(), register).is_none())
-        }
-        Mnemonic::Mov if ins.op1_kind() == OpKind::Memory => {
-            let register = kept(ins.op0_register())?;
-            Some(at_operand(&saved(ins.ip(), register)?))
-        }
-        _ => None,
-    }
-}
-
-/// A general register's number in debugging information.
-fn dwarf(register: Register) -> gimli::Register {
-    const NUMBERS: [u16; 16] = [0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15];
-    let number = match register.is_gpr64() {
-        true => NUMBERS[register.number()],
-        false => u16::MAX,
-    };
-    gimli::Register(number)
 }

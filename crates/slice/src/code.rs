@@ -21,6 +21,8 @@ pub type Id = u32;
 /// All that is known of code.
 pub struct Code {
     modules: Modules,
+    /// Where indirect jumps lead is found out.
+    jumps: bool,
     /// The dynamic linker's.
     linker: Option<Range<u64>>,
     functions: Vec<Function>,
@@ -76,7 +78,8 @@ const SMALL: u64 = 512;
 const DEEPEST: u32 = 3;
 
 impl Code {
-    pub fn new(modules: Modules) -> Code {
+    /// `jumps`: where indirect jumps lead is found out.
+    pub fn new(modules: Modules, jumps: bool) -> Code {
         let of_linker = modules.images().iter().filter(|image| {
             let name = image.module.name().file_name();
             name.is_some_and(|name| name.to_string_lossy().starts_with("ld-linux"))
@@ -85,6 +88,7 @@ impl Code {
         let linker = linker.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
         Code {
             modules,
+            jumps,
             linker,
             functions: Vec::new(),
             pieces: BTreeMap::new(),
@@ -267,6 +271,11 @@ impl Code {
         graph.blocks[at].contains(&pc).then_some(at as u32)
     }
 
+    /// Where a block is.
+    pub fn extent_of(&mut self, id: Id, block: u32) -> Option<Range<u64>> {
+        self.graph(id).blocks.get(block as usize).cloned()
+    }
+
     /// The blocks that depend on where this one goes.
     pub fn dependents(&mut self, id: Id, block: u32) -> Option<&Bits> {
         self.graph(id).dependents.get(block as usize)?.as_ref()
@@ -274,6 +283,9 @@ impl Code {
 
     /// An indirect jump was seen to lead there.
     pub fn jumped(&mut self, id: Id, from: u64, to: u64) {
+        if !self.jumps {
+            return;
+        }
         let function = &mut self.functions[id as usize];
         if function.jumps.entry(from).or_default().insert(to)
             && self.block_starting(id, from, to).is_none()
@@ -401,6 +413,9 @@ impl Code {
 
     /// Where the table of an indirect jump leads, by its code.
     fn table_targets(&mut self, id: Id, jump: u64) -> Vec<u64> {
+        if !self.jumps {
+            return Vec::new();
+        }
         let Some((&start, &(end, _))) = self.pieces.range(..=jump).next_back() else {
             return Vec::new();
         };

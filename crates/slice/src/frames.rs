@@ -4,9 +4,14 @@
 //! A function's run is known by where its return address stands. Runs that are left in other ways than by returning
 //! (`longjmp`, exceptions) have no such beginning: what is open in them is known by its function.
 
+use std::ops::Range;
+
 use crate::code::{Code, Id};
 use crate::live::Who;
 use crate::threads::ByThread;
+
+/// No member wants it: the question does.
+const NOBODY: Who = 0;
 
 /// A thread's runs of functions, the innermost last.
 #[derive(Default)]
@@ -29,7 +34,8 @@ struct Frame {
     called: Option<Who>,
     /// The block that was opened last, and its function and that one's graph: its instructions are opened one after the
     /// other.
-    last: Option<(Id, u32, u32)>,
+    last: Option<(Id, u32, u32, bool)>,
+    extent: Range<u64>,
 }
 
 /// Something whose branch wasn't found yet.
@@ -84,6 +90,16 @@ impl Frames {
         self.frames.iter().any(wanted)
     }
 
+    /// Whether what is at `pc` is in the block that was opened last, so that nothing is left to do.
+    pub fn has_open(&self, code: &Code, pc: u64, who: Who) -> bool {
+        self.frames.last().is_some_and(|top| {
+            let same = |(id, version, _, member): &(Id, u32, u32, bool)| {
+                *version == code.version(*id) && (*member || who == NOBODY)
+            };
+            top.extent.contains(&pc) && top.last.as_ref().is_some_and(same)
+        })
+    }
+
     /// What is at `pc` was executed and counts: who wants it depends on why.
     pub fn open(&mut self, code: &mut Code, pc: u64, who: Who) {
         let function = code.function(pc);
@@ -99,24 +115,32 @@ impl Frames {
             who,
         };
         let block = new.block(code);
+        let extent = function
+            .zip(block)
+            .and_then(|(id, block)| code.extent_of(id, block));
         let top = self.top();
         let here = function
             .zip(block)
-            .map(|(id, block)| (id, new.version, block));
+            .map(|(id, block)| (id, new.version, block, who != NOBODY));
         if here.is_some() && top.last == here {
             return;
         }
         top.last = here;
+        top.extent = extent.unwrap_or(0..0);
         let all = &mut top.open;
-        let known = all.iter_mut().any(|open| {
-            open.function == function
+        let known = all.iter_mut().find_map(|open| {
+            let same = open.function == function
                 && match block {
                     Some(_) => open.block(code) == block,
                     None => open.pc == pc,
-                }
+                };
+            same.then_some(open)
         });
-        if !known {
-            all.push(new);
+        match known {
+            // A member says more than the question itself.
+            Some(open) if open.who == NOBODY => open.who = who,
+            Some(_) => {}
+            None => all.push(new),
         }
     }
 

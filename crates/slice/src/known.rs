@@ -15,6 +15,9 @@ use crate::walk::Run;
 pub struct Known {
     pub flows: Vec<Flows>,
     pub defines: Cells,
+    /// Register cells that it reads or writes; and of each instruction.
+    pub touches: Cells,
+    pub each: Vec<Cells>,
     /// Instructions that write memory, and which of their accesses.
     pub writes: Vec<(u16, u8)>,
     /// Instructions after which something else than the next may come.
@@ -104,6 +107,17 @@ fn know(finder: &mut Finder, block: &Block) -> Known {
     let flows: Vec<Flows> = instructions.clone().map(|ins| finder.find(ins)).collect();
     let mut defines = Cells::NONE;
     let mut writes = Vec::new();
+    let (mut touches, mut each) = (Cells::NONE, Vec::new());
+    for flow in &flows {
+        let mut touched = flow.defines;
+        touched.add(&flow.addresses);
+        let from = flow.flows.iter().flat_map(|flow| &flow.from);
+        for cells in from.chain(&flow.reads).filter_map(|site| site.cells()) {
+            touched.add(&cells);
+        }
+        touches.add(&touched);
+        each.push(touched);
+    }
     for (n, flow) in flows.iter().enumerate() {
         defines.add(&flow.defines);
         if flow.writes != 0 {
@@ -117,6 +131,8 @@ fn know(finder: &mut Finder, block: &Block) -> Known {
     Known {
         flows,
         defines,
+        touches,
+        each,
         writes,
         turns,
     }

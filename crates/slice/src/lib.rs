@@ -10,31 +10,42 @@
 //! * `flows`: what flows where in an instruction
 //! * `known`: the same of blocks, worked out once
 //! * `live`: what a question is about, at one moment
+//! * `taken`: what an instruction does to that
 //! * `events`: what events wrote
-//! * `walk`: back through a stretch
+//! * `walk`: back through a stretch, or forth
+//! * `stretches`: how a way is divided
 //! * [`origin`]: the chain of one value
 //! * [`closure`]: all that values depend on
+//! * [`forward`]: all that values influence
+//! * `pairs`: registers that are saved and given back
 //! * `code`, `graph`, `frames`: functions, control dependence, whose branch it was
 //! * [`failure`]: what a run failed by, as a question
-//! * [`statements`], [`inputs`], [`tell`]: as people read it
+//! * [`passages`]: from one process to another
+//! * [`statements`], [`inputs`], [`tell`], [`tour`]: as people read it
 
 #![forbid(unsafe_code)]
 
-mod cells;
+pub mod cells;
 pub mod closure;
 mod code;
 pub mod events;
 pub mod failure;
-mod flows;
+pub mod flows;
+pub mod forward;
 mod frames;
 mod graph;
 pub mod inputs;
 mod known;
 mod live;
 pub mod origin;
+mod pairs;
+pub mod passages;
 pub mod statements;
+mod stretches;
+mod taken;
 pub mod tell;
 mod threads;
+pub mod tour;
 pub mod walk;
 
 pub use events::Kind as EventKind;

@@ -32,7 +32,10 @@ impl Default for Registers {
 
 impl Live {
     pub fn is_empty(&self) -> bool {
-        self.memory.words == 0 && self.threads.iter().all(|(_, all)| all.cells.is_empty())
+        // How arithmetic rounds mostly nobody has ever set: that alone isn't worth the way back to the beginning.
+        let rounding = Cells::rounding();
+        let idle = |all: &Registers| all.cells.is_empty() || all.cells == rounding;
+        self.memory.words == 0 && self.threads.iter().all(|(_, all)| idle(all))
     }
 
     pub fn cells(&self, thread: u64) -> Cells {
@@ -71,13 +74,34 @@ impl Live {
         let Some(all) = self.threads.get_mut(thread) else {
             return (Cells::NONE, 0);
         };
-        let met = all.cells.both(cells);
-        let mut who = 0;
-        if !met.is_empty() {
-            all.cells.remove(cells);
-            met.groups(|group| who = all.who[group]);
+        if !all.cells.meets(cells) {
+            return (Cells::NONE, 0);
         }
+        let met = all.cells.both(cells);
+        all.cells.remove(cells);
+        let mut who = 0;
+        met.groups(|group| who = all.who[group]);
         (met, who)
+    }
+
+    /// Who wants any of these cells, if they count.
+    pub fn who_of(&self, thread: u64, cells: &Cells) -> Option<Who> {
+        let all = self.threads.get(thread)?;
+        let mut who = None;
+        all.cells
+            .both(cells)
+            .groups(|group| who = Some(all.who[group]));
+        who
+    }
+
+    /// Who wants a byte of a range, if one counts.
+    pub fn who_at(&mut self, addr: u64, len: u64) -> Option<Who> {
+        self.memory.who_at(addr, len)
+    }
+
+    /// The offsets in a range that count.
+    pub fn offsets(&mut self, addr: u64, len: u64, found: &mut Vec<u64>) {
+        self.memory.offsets(addr, len, found);
     }
 
     /// Whether any byte of a range counts.
@@ -117,7 +141,8 @@ struct Memory {
 struct Page {
     /// For each word of eight bytes, a bit for each that counts.
     bytes: [u8; WORDS],
-    who: [Who; WORDS],
+    /// Who wants each half of a word: most variables are that long, and neighbours aren't wanted by the same.
+    who: [Who; 2 * WORDS],
     words: u32,
 }
 
@@ -152,6 +177,11 @@ fn words(addr: u64, len: u64) -> impl Iterator<Item = (u64, usize, u8)> {
     })
 }
 
+/// The halves of a word that some of its bytes are in.
+fn halves(bytes: u8) -> impl Iterator<Item = usize> {
+    (0..2).filter(move |half| bytes >> (4 * half) & 0xf != 0)
+}
+
 impl Memory {
     fn page(&mut self, page: u64) -> u32 {
         let recent = &mut self.recent[page as usize % RECENT];
@@ -169,6 +199,30 @@ impl Memory {
             })
     }
 
+    fn who_at(&mut self, addr: u64, len: u64) -> Option<Who> {
+        words(addr, len).find_map(|(page, word, bytes)| match self.page(page) {
+            NOWHERE => None,
+            number => {
+                let page = &self.pages[number as usize];
+                let half = halves(page.bytes[word] & bytes).next()?;
+                Some(page.who[2 * word + half])
+            }
+        })
+    }
+
+    fn offsets(&mut self, addr: u64, len: u64, found: &mut Vec<u64>) {
+        for (page, word, bytes) in words(addr, len) {
+            let number = self.page(page);
+            if number == NOWHERE {
+                continue;
+            }
+            let marked = self.pages[number as usize].bytes[word] & bytes;
+            let start = (page << 12) + (word as u64) * 8;
+            let bits = (0..8).filter(|bit| marked & 1 << bit != 0);
+            found.extend(bits.map(|bit| start.wrapping_add(bit).wrapping_sub(addr)));
+        }
+    }
+
     fn add(&mut self, addr: u64, len: u64, who: Who) {
         for (page, word, bytes) in words(addr, len) {
             let number = match self.page(page) {
@@ -181,7 +235,9 @@ impl Memory {
                 self.words += 1;
             }
             page.bytes[word] |= bytes;
-            page.who[word] = who;
+            for half in halves(bytes) {
+                page.who[2 * word + half] = who;
+            }
         }
     }
 
@@ -189,7 +245,7 @@ impl Memory {
         let number = self.free.pop().unwrap_or_else(|| {
             self.pages.push(Page {
                 bytes: [0; WORDS],
-                who: [0; WORDS],
+                who: [0; 2 * WORDS],
                 words: 0,
             });
             self.pages.len() as u32 - 1
@@ -211,7 +267,8 @@ impl Memory {
             if taken == 0 {
                 continue;
             }
-            who = Some(page.who[word]);
+            let half = halves(taken).next().unwrap_or(0);
+            who = Some(page.who[2 * word + half]);
             page.bytes[word] &= !taken;
             let start = (page_number << 12) + (word as u64) * 8;
             let bits = (0..8).filter(|bit| taken & 1 << bit != 0);
@@ -242,7 +299,7 @@ impl Memory {
                     match ranges.last_mut() {
                         Some((start, len, _)) if *start + *len == byte => *len += 1,
                         _ if full => return ranges,
-                        _ => ranges.push((byte, 1, all.who[word])),
+                        _ => ranges.push((byte, 1, all.who[2 * word + bit as usize / 4])),
                     }
                 }
             }
@@ -272,6 +329,21 @@ mod tests {
         assert!(live.is_empty());
         assert!(!live.has(0x1000, 0));
         assert_eq!(live.take(0x1000, 0x20, &mut found), None);
+    }
+
+    #[test]
+    fn neighbours_are_wanted_by_others() {
+        let mut live = Live::default();
+        live.add(0x1000, 4, 1);
+        live.add(0x1004, 4, 2);
+        assert_eq!(live.who_at(0x1000, 4), Some(1));
+        assert_eq!(live.who_at(0x1004, 4), Some(2));
+        assert_eq!(live.who_at(0x1008, 4), None);
+        let mut found = Vec::new();
+        live.offsets(0x0ffe, 4, &mut found);
+        assert_eq!(found, [2, 3]);
+        assert_eq!(live.take(0x1000, 4, &mut found), Some(1));
+        assert_eq!(live.take(0x1000, 8, &mut found), Some(2));
     }
 
     #[test]

@@ -15,6 +15,8 @@ use crate::events::{Events, Kind};
 use crate::flows::{Flow, Flows, Site};
 use crate::known::Blocks;
 use crate::live::Live;
+use crate::stretches::{Lengths, ask};
+use crate::taken::{Met, Taken, ranges, want};
 use crate::walk::{Executed, Go, Intervals, Place, Run, Visitor, When, back};
 use crate::{Error, Result};
 
@@ -96,10 +98,6 @@ pub struct Chain {
     pub instructions: u64,
 }
 
-/// The first stretch is so much work, each further one some times as much, up to a limit that keeps its trace small.
-const FIRST: u64 = 20_000;
-const GROWTH: u64 = 4;
-const LONGEST: u64 = 4_000_000;
 /// Moves of one value: whoever moves it more often moves it in a circle.
 const MOST_STEPS: usize = 100_000;
 
@@ -111,27 +109,17 @@ pub fn origin(timeline: &mut Timeline, log: StreamReader, value: &Value) -> Resu
         events: &events,
         blocks: Blocks::default(),
         accesses: Vec::new(),
+        taken: Taken::default(),
         found: Vec::new(),
         ending: None,
         instructions: 0,
     };
-    match value {
-        Value::Register {
-            thread,
-            register,
-            bytes,
-        } => {
-            let mask = (1u64 << bytes.end) - (1 << bytes.start);
-            let cells = Cells::some_of(*register, mask as u32);
-            search.live.add_cells(u64::from(*thread), &cells, WHO);
-        }
-        Value::Memory { addr, len } => search.live.add(*addr, *len, WHO),
-    }
+    ask(&mut search.live, std::slice::from_ref(value), WHO);
     let mut steps = Vec::new();
     let mut to = timeline.at();
-    let mut work = FIRST;
+    let mut lengths = Lengths::backwards();
     loop {
-        let Some(trace) = timeline.trace_back(&to, work)? else {
+        let Some(trace) = timeline.trace_back(&to, lengths.next())? else {
             let ending = Ending::Beginning;
             return Ok(search.chain(steps, ending));
         };
@@ -152,7 +140,6 @@ pub fn origin(timeline: &mut Timeline, log: StreamReader, value: &Value) -> Resu
             return Ok(search.chain(steps, Ending::Interrupted));
         }
         to = trace.start;
-        work = (work * GROWTH).min(LONGEST);
     }
 }
 
@@ -208,8 +195,9 @@ struct Search<'a> {
     found: Vec<Found>,
     ending: Option<Ended>,
     instructions: u64,
-    /// Room for a run's accesses.
+    /// Room for a run's accesses, and for what an instruction defines.
     accesses: Vec<Access>,
+    taken: Taken,
 }
 
 /// One value is wanted by one asker.
@@ -226,117 +214,76 @@ impl Search<'_> {
 
     /// The instruction that defined what is looked for, or some of it.
     fn defined(&mut self, executed: &Executed, flows: &Flows) -> Go {
-        for flow in &flows.flows {
-            let met = self.take(executed, &flow.to);
-            if met.is_none() {
-                continue;
+        let mut taken = std::mem::take(&mut self.taken);
+        // All of them before any source comes in: what one destination had may be what another is made of.
+        taken.take(&mut self.live, executed, &flows.flows);
+        let mut go = Go::On;
+        for met in &taken.met {
+            go = self.met(executed, &flows.flows[met.flow], met, &taken);
+            if go == Go::Stop {
+                break;
             }
-            let Met { bytes, written } = met;
-            if flow.maybe {
-                self.put_back(executed, &flow.to, &bytes);
-            }
-            let from = self.sources(executed, flow, &bytes);
-            let values = from
-                .iter()
-                .filter(|source| **source != Source::Other)
-                .count();
-            let others = from.len() - values;
-            self.found.push(Found {
-                place: executed.place.place(),
-                step: Step {
-                    position: Position::after(0),
-                    thread: executed.thread as u32,
-                    ins: *executed.ins,
-                    moved: flow.moved,
-                    written,
-                    from,
-                },
-            });
-            if flow.moved || values == 1 && others == 0 && !flow.maybe {
-                self.follow(executed, flow, &bytes);
-                if self.live.is_empty() {
-                    // All that was wanted of it are bytes that a move has filled with zeros.
-                    self.ending = Some(Ended::Constant);
-                    return Go::Stop;
-                }
-                // The others are followed as well, if there are any.
-                return Go::On;
-            }
-            self.ending = Some(match values + others {
-                0 => Ended::Constant,
-                _ => Ended::Computed,
-            });
-            return Go::Stop;
         }
-        Go::On
+        self.taken = taken;
+        go
     }
 
-    /// Takes a destination out of what is looked for: which of its bytes that were.
-    fn take(&mut self, executed: &Executed, to: &Site) -> Met {
-        match to {
-            Site::Register(register) => {
-                let cells = self.live.cells(executed.thread);
-                let bytes = cells.bytes_of(*register);
-                let of = Cells::of(*register);
-                self.live.take_cells(executed.thread, &of);
-                let bytes = (0..32).filter(|n| bytes & 1 << n != 0).collect();
-                Met {
-                    bytes,
-                    written: Vec::new(),
-                }
-            }
-            Site::Cells(cells) => {
-                let (met, _) = self.live.take_cells(executed.thread, cells);
-                Met {
-                    bytes: if met.is_empty() { Vec::new() } else { vec![0] },
-                    written: Vec::new(),
-                }
-            }
-            Site::Memory(_) => {
-                let mut met = Met {
-                    bytes: Vec::new(),
-                    written: Vec::new(),
-                };
-                for access in accesses(executed, to, true) {
-                    if self.live.take(access.0, access.1, &mut met.bytes).is_some() {
-                        met.written.push(access);
-                    }
-                }
-                met
-            }
+    /// A destination counted.
+    fn met(&mut self, executed: &Executed, flow: &Flow, met: &Met, taken: &Taken) -> Go {
+        if flow.maybe {
+            taken.put_back(&mut self.live, executed, met, &flow.to);
         }
-    }
-
-    /// The destination may have kept its value: it is still looked for.
-    fn put_back(&mut self, executed: &Executed, to: &Site, bytes: &[u64]) {
-        match to {
-            Site::Register(register) => {
-                let mask = bytes.iter().fold(0, |all, byte| all | 1u32 << byte);
-                let cells = Cells::some_of(*register, mask);
-                self.live.add_cells(executed.thread, &cells, WHO);
+        let from = self.sources(executed, flow, taken.extent(met));
+        let written = ranges(executed, &flow.to, true).collect();
+        let values = from
+            .iter()
+            .filter(|source| **source != Source::Other)
+            .count();
+        let others = from.len() - values;
+        self.found.push(Found {
+            place: executed.place.place(),
+            step: Step {
+                position: Position::after(0),
+                thread: executed.thread as u32,
+                ins: *executed.ins,
+                moved: flow.moved,
+                written,
+                from,
+            },
+        });
+        if flow.moved || values == 1 && others == 0 && !flow.maybe {
+            match flow.moved {
+                true => taken.follow(&mut self.live, executed, flow, met, WHO),
+                false => want(&mut self.live, executed, &flow.from, WHO),
             }
-            Site::Cells(cells) => self.live.add_cells(executed.thread, cells, WHO),
-            Site::Memory(_) => {
-                for (addr, _) in accesses(executed, to, true) {
-                    for byte in bytes {
-                        self.live.add(addr.wrapping_add(*byte), 1, WHO);
-                    }
-                }
+            if self.live.is_empty() {
+                // All that was wanted of it are bytes that a move has filled with zeros.
+                self.ending = Some(Ended::Constant);
+                return Go::Stop;
             }
+            // The others are followed as well, if there are any.
+            return Go::On;
         }
+        self.ending = Some(match values + others {
+            0 => Ended::Constant,
+            _ => Ended::Computed,
+        });
+        Go::Stop
     }
 
     /// What the destination's value is made of.
-    fn sources(&self, executed: &Executed, flow: &Flow, bytes: &[u64]) -> Vec<Source> {
+    fn sources(&self, executed: &Executed, flow: &Flow, extent: Option<(u64, u64)>) -> Vec<Source> {
         let mut sources = Vec::new();
         for from in &flow.from {
             match from {
                 Site::Register(register) => sources.push(Source::Register(*register)),
-                Site::Cells(cells) => sources.extend(named(cells)),
-                Site::Memory(_) => {
-                    for (addr, len) in accesses(executed, from, false) {
-                        let (addr, len) = match (flow.moved, bytes.first(), bytes.last()) {
-                            (true, Some(first), Some(last)) if *first < len => {
+                Site::Cells(_) | Site::Upper(_) => {
+                    sources.extend(from.cells().iter().flat_map(named))
+                }
+                Site::Memory(_) | Site::Part { .. } => {
+                    for (addr, len) in ranges(executed, from, false) {
+                        let (addr, len) = match extent.filter(|_| flow.moved) {
+                            Some((first, last)) if first < len => {
                                 (addr + first, (last + 1).min(len) - first)
                             }
                             _ => (addr, len),
@@ -348,72 +295,6 @@ impl Search<'_> {
         }
         sources
     }
-
-    /// From here on the sources are looked for.
-    fn follow(&mut self, executed: &Executed, flow: &Flow, bytes: &[u64]) {
-        for from in &flow.from {
-            match (from, flow.moved) {
-                (Site::Register(register), true) => {
-                    let mask = bytes
-                        .iter()
-                        .filter(|byte| **byte < register.size() as u64)
-                        .fold(0, |all, byte| all | 1u32 << byte);
-                    let cells = Cells::some_of(*register, mask);
-                    self.live.add_cells(executed.thread, &cells, WHO);
-                }
-                (Site::Register(register), false) => {
-                    let cells = Cells::of(*register);
-                    self.live.add_cells(executed.thread, &cells, WHO);
-                }
-                (Site::Cells(cells), _) => self.live.add_cells(executed.thread, cells, WHO),
-                (Site::Memory(_), moved) => {
-                    for (addr, len) in accesses(executed, from, false) {
-                        match moved {
-                            true => {
-                                for byte in bytes.iter().filter(|byte| **byte < len) {
-                                    self.live.add(addr + byte, 1, WHO);
-                                }
-                            }
-                            false => self.live.add(addr, len, WHO),
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// What was met of a destination.
-struct Met {
-    /// By their offsets in it.
-    bytes: Vec<u64>,
-    written: Vec<(u64, u64)>,
-}
-
-impl Met {
-    fn is_none(&self) -> bool {
-        self.bytes.is_empty()
-    }
-}
-
-/// The ranges of memory behind a site: one, or where the engine told them, all of that direction.
-pub(crate) fn accesses<'a>(
-    executed: &'a Executed<'_>,
-    site: &Site,
-    write: bool,
-) -> impl Iterator<Item = (u64, u64)> + use<'a> {
-    let (told, all) = (executed.told, executed.accesses);
-    let some = match (site, told) {
-        (Site::Memory(_), true) => all,
-        (Site::Memory(number), false) => {
-            let at = usize::from(*number);
-            all.get(at..at + 1).unwrap_or_default()
-        }
-        _ => &[],
-    };
-    some.iter()
-        .filter(move |access| !told || if write { access.write } else { access.read })
-        .map(|access| (access.addr, access.len))
 }
 
 /// Cells as registers that people know.
@@ -421,6 +302,8 @@ fn named(cells: &Cells) -> Vec<Source> {
     let general = (0..16u32).map(|n| Register::RAX + n);
     let vector = (0..16u32).map(|n| Register::YMM0 + n);
     let mut rest = *cells;
+    // How it rounds is no value.
+    rest.remove(&Cells::rounding());
     let mut sources = Vec::new();
     for register in general.chain(vector) {
         let of = Cells::of(register);

@@ -1,8 +1,8 @@
-//! Back through a stretch. In: a trace, and what the log says of its events. Out: each run through a block, each event, from
+//! Back through a stretch, or forth. In: a trace, and what the log says of its events. Out: each run through a block, each event, from
 //! the last to the first; the instructions of a run, with their accesses, for who wants them; and where they are.
 
 use clew_engine::cache::accesses::Access;
-use clew_engine::trace::read::{Backwards, Bases, Block, Entry, touched};
+use clew_engine::trace::read::{Backwards, Bases, Block, Entry, Nonsense, touched};
 use clew_engine::trace::rows::End;
 use clew_timeline::Position;
 use clew_timeline::trace::Trace;
@@ -145,6 +145,9 @@ impl Run<'_> {
     pub fn accesses(&self, n: usize, into: &mut Vec<Access>) -> Result<bool> {
         into.clear();
         let traced = &self.block.instructions[n];
+        if traced.operands.is_empty() && !traced.odd {
+            return Ok(false);
+        }
         match self.odd.filter(|_| traced.odd) {
             Some(bytes) => {
                 into.extend(touched(bytes));
@@ -193,6 +196,197 @@ pub trait Visitor {
     fn event(&mut self, number: u64, thread: u64, pc: u64) -> Result<Go>;
 }
 
+/// One thing that happened, with who ran then.
+enum Item<'a> {
+    Run {
+        thread: u64,
+        bases: Bases,
+        end: End,
+        slots: &'a [u8],
+        odd: Option<&'a [u8]>,
+        behind: Place,
+    },
+    Step {
+        thread: u64,
+        pc: u64,
+        code: [u8; 16],
+        touched: &'a [u8],
+        place: Place,
+    },
+    Event {
+        number: u64,
+        thread: u64,
+        pc: u64,
+    },
+}
+
+/// All things that happened in a stretch, the last first, and the intervals that they lie in.
+struct Items<'a, E: Iterator<Item = std::result::Result<Entry<'a>, Nonsense>>> {
+    trace: &'a Trace,
+    entries: std::iter::Peekable<E>,
+    runs: Option<(u64, Bases)>,
+    ticks: Vec<u16>,
+    /// Instructions of the first tick that the stretch hasn't got.
+    before: u64,
+}
+
+fn items<'a>(
+    trace: &'a Trace,
+    intervals: &mut Intervals,
+) -> Items<'a, impl Iterator<Item = std::result::Result<Entry<'a>, Nonsense>> + use<'a>> {
+    intervals.begin(trace.end.event, trace.end.ticks);
+    let segments = trace.segments.iter().rev();
+    let entries = segments.flat_map(|segment| Backwards::new(&trace.tables, segment));
+    Items {
+        trace,
+        entries: entries.peekable(),
+        runs: None,
+        ticks: Vec::new(),
+        before: trace.start.steps.unwrap_or(0),
+    }
+}
+
+impl<'a, E: Iterator<Item = std::result::Result<Entry<'a>, Nonsense>>> Items<'a, E> {
+    fn next(
+        &mut self,
+        intervals: &mut Intervals,
+        ticks_of: &dyn Fn(u64) -> u64,
+    ) -> Result<Option<Item<'a>>> {
+        while let Some(entry) = self.entries.next() {
+            let item = match entry.map_err(|_| Error::Nonsense)? {
+                Entry::Thread { thread, bases } => {
+                    self.runs = Some((thread, bases));
+                    continue;
+                }
+                Entry::Touched(_) => continue,
+                Entry::Event { number, pc } => {
+                    intervals.begin(number, ticks_of(number));
+                    // Who ran is told before it, so it comes next.
+                    let Some(Ok(Entry::Thread { thread, .. })) = self.entries.peek() else {
+                        return Err(Error::Nonsense);
+                    };
+                    let thread = *thread;
+                    Item::Event { number, thread, pc }
+                }
+                Entry::Run { end, slots } => {
+                    let (thread, bases) = self.runs.ok_or(Error::Nonsense)?;
+                    let odd = match self.entries.peek() {
+                        Some(Ok(Entry::Touched(bytes))) => Some(*bytes),
+                        _ => None,
+                    };
+                    let block = self.trace.tables.blocks.get(end.block as usize);
+                    let block = block.ok_or(Error::Nonsense)?;
+                    if block.instructions.len() < end.count as usize {
+                        return Err(Error::Nonsense);
+                    }
+                    let behind = intervals.next();
+                    ticks_in(block, &end, &mut self.ticks);
+                    let mut done = end.count;
+                    for at in self.ticks.iter().rev() {
+                        intervals.add(u64::from(done - (at + 1)));
+                        intervals.tick()?;
+                        done = at + 1;
+                    }
+                    intervals.add(u64::from(done));
+                    Item::Run {
+                        thread,
+                        bases,
+                        end,
+                        slots,
+                        odd,
+                        behind,
+                    }
+                }
+                Entry::Step {
+                    pc,
+                    code,
+                    touched,
+                    whole,
+                    ticked,
+                } => {
+                    let (thread, _) = self.runs.ok_or(Error::Nonsense)?;
+                    if ticked {
+                        intervals.tick()?;
+                    }
+                    let mut place = intervals.next();
+                    match whole {
+                        true => intervals.add(1),
+                        // It is no instruction of its own, but what it has written it has.
+                        false => place.before_end = Place::PART,
+                    }
+                    Item::Step {
+                        thread,
+                        pc,
+                        code,
+                        touched,
+                        place,
+                    }
+                }
+            };
+            return Ok(Some(item));
+        }
+        // A stretch may begin within a tick: what was before belongs to its first interval.
+        intervals.add(std::mem::take(&mut self.before));
+        Ok(None)
+    }
+}
+
+/// Room for what a visitor is shown.
+#[derive(Default)]
+struct Room {
+    accesses: Vec<Access>,
+    ticks: Vec<u16>,
+}
+
+fn show(trace: &Trace, item: &Item<'_>, room: &mut Room, visitor: &mut dyn Visitor) -> Result<Go> {
+    match *item {
+        Item::Run {
+            thread,
+            bases,
+            end,
+            slots,
+            odd,
+            behind,
+        } => {
+            let block = &trace.tables.blocks[end.block as usize];
+            ticks_in(block, &end, &mut room.ticks);
+            let run = Run {
+                thread,
+                bases,
+                end,
+                block,
+                slots,
+                odd,
+                behind,
+                ticks: &room.ticks,
+            };
+            match end.count {
+                0 => Ok(Go::On),
+                _ => visitor.run(&run),
+            }
+        }
+        Item::Step {
+            thread,
+            pc,
+            code,
+            touched: bytes,
+            place,
+        } => {
+            let ins = Decoder::with_ip(64, &code[..15], pc, DecoderOptions::NONE).decode();
+            room.accesses.clear();
+            room.accesses.extend(touched(bytes));
+            visitor.step(&Executed {
+                thread,
+                ins: &ins,
+                accesses: &room.accesses,
+                told: true,
+                place: When::Known(place),
+            })
+        }
+        Item::Event { number, thread, pc } => visitor.event(number, thread, pc),
+    }
+}
+
 /// Goes through a stretch backwards, as far as the visitor goes, and to the beginning of that tick, so that positions are
 /// known. `ticks_of`: how many ticks after the event before it an event was due.
 pub fn back(
@@ -201,106 +395,39 @@ pub fn back(
     ticks_of: &dyn Fn(u64) -> u64,
     visitor: &mut dyn Visitor,
 ) -> Result<()> {
-    intervals.begin(trace.end.event, trace.end.ticks);
-    let mut runs: Option<(u64, Bases)> = None;
-    let mut accesses = Vec::new();
-    let mut ticks = Vec::new();
-    let segments = trace.segments.iter().rev();
-    let entries = segments.flat_map(|segment| Backwards::new(&trace.tables, segment));
-    let mut entries = entries.peekable();
+    let mut items = items(trace, intervals);
+    let mut room = Room::default();
     // The number of intervals when the visitor had enough.
     let mut enough = None;
-    while let Some(entry) = entries.next() {
+    loop {
         if enough.is_some_and(|enough| intervals.0.len() > enough) {
             return Ok(());
         }
-        let go = match entry.map_err(|_| Error::Nonsense)? {
-            Entry::Thread { thread, bases } => {
-                runs = Some((thread, bases));
-                Go::On
-            }
-            Entry::Touched(_) => Go::On,
-            Entry::Event { number, pc } => {
-                intervals.begin(number, ticks_of(number));
-                // Who ran is told before it, so it comes next.
-                let Some(Ok(Entry::Thread { thread, .. })) = entries.peek() else {
-                    return Err(Error::Nonsense);
-                };
-                match enough {
-                    None => visitor.event(number, *thread, pc)?,
-                    Some(_) => Go::On,
-                }
-            }
-            Entry::Run { end, slots } => {
-                let (thread, bases) = runs.ok_or(Error::Nonsense)?;
-                let odd = match entries.peek() {
-                    Some(Ok(Entry::Touched(bytes))) => Some(*bytes),
-                    _ => None,
-                };
-                let block = trace.tables.blocks.get(end.block as usize);
-                let block = block.ok_or(Error::Nonsense)?;
-                if block.instructions.len() < end.count as usize {
-                    return Err(Error::Nonsense);
-                }
-                ticks_in(block, &end, &mut ticks);
-                let run = Run {
-                    thread,
-                    bases,
-                    end,
-                    block,
-                    slots,
-                    odd,
-                    behind: intervals.next(),
-                    ticks: &ticks,
-                };
-                let go = match enough {
-                    None if end.count > 0 => visitor.run(&run)?,
-                    _ => Go::On,
-                };
-                let mut done = end.count;
-                for at in ticks.iter().rev() {
-                    intervals.add(u64::from(done - (at + 1)));
-                    intervals.tick()?;
-                    done = at + 1;
-                }
-                intervals.add(u64::from(done));
-                go
-            }
-            Entry::Step {
-                pc,
-                code,
-                touched: bytes,
-                whole,
-                ticked,
-            } => {
-                let (thread, _) = runs.ok_or(Error::Nonsense)?;
-                if ticked {
-                    intervals.tick()?;
-                }
-                let mut place = intervals.next();
-                match whole {
-                    true => intervals.add(1),
-                    // It is no instruction of its own, but what it has written it has.
-                    false => place.before_end = Place::PART,
-                }
-                let ins = Decoder::with_ip(64, &code[..15], pc, DecoderOptions::NONE).decode();
-                accesses.clear();
-                accesses.extend(touched(bytes));
-                let executed = Executed {
-                    thread,
-                    ins: &ins,
-                    accesses: &accesses,
-                    told: true,
-                    place: When::Known(place),
-                };
-                match enough {
-                    None => visitor.step(&executed)?,
-                    Some(_) => Go::On,
-                }
-            }
+        let Some(item) = items.next(intervals, ticks_of)? else {
+            return Ok(());
         };
-        if go == Go::Stop {
+        if enough.is_none() && show(trace, &item, &mut room, visitor)? == Go::Stop {
             enough = Some(intervals.0.len());
+        }
+    }
+}
+
+/// Goes through a stretch forwards; all of its positions are known by then.
+pub fn forth(
+    trace: &Trace,
+    intervals: &mut Intervals,
+    ticks_of: &dyn Fn(u64) -> u64,
+    visitor: &mut dyn Visitor,
+) -> Result<()> {
+    let mut items = items(trace, intervals);
+    let mut all = Vec::new();
+    while let Some(item) = items.next(intervals, ticks_of)? {
+        all.push(item);
+    }
+    let mut room = Room::default();
+    for item in all.iter().rev() {
+        if show(trace, item, &mut room, visitor)? == Go::Stop {
+            break;
         }
     }
     Ok(())

@@ -20,6 +20,7 @@ pub struct Trace {
     /// Where it begins, and ends: the position asked for, or the last there is.
     pub start: At,
     pub end: Position,
+    pub stopped: At,
     /// All of it is there.
     pub complete: bool,
 }
@@ -36,6 +37,22 @@ impl Timeline {
     pub fn trace_back(&mut self, to: &At, work: u64) -> Result<Option<Trace>> {
         self.pool.begin();
         self.up_to_divergence(|timeline| timeline.trace_back_once(to, work))
+    }
+
+    /// Traces a stretch of about so much work from a place on; none if there is nothing behind it. The timeline stays where
+    /// it is.
+    pub fn trace_forth(&mut self, from: &At, work: u64) -> Result<Option<Trace>> {
+        self.pool.begin();
+        self.up_to_divergence(|timeline| timeline.trace_forth_once(from, work))
+    }
+
+    fn trace_forth_once(&mut self, from: &At, work: u64) -> Result<Option<Trace>> {
+        let mut worker = self.fork_before(tick_of(from))?;
+        let arrived = worker.advance(goal_of(from), Take::None)?;
+        must_arrive(&arrived)?;
+        let goal = Goal::Work(from.work.saturating_add(work));
+        let trace = self.trace_with(worker, goal)?;
+        Ok((trace.stopped.work > from.work || trace.end > tick_of(from)).then_some(trace))
     }
 
     fn trace_back_once(&mut self, to: &At, work: u64) -> Result<Option<Trace>> {
@@ -87,6 +104,7 @@ impl Timeline {
             segments,
             start,
             end: tick_of(&stopped.at),
+            stopped: stopped.at,
             complete,
         })
     }

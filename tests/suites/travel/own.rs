@@ -232,6 +232,7 @@ fn help(test: &str) -> Result<(), Failed> {
         "writes",
         "output",
         "origin",
+        "slice",
         "next",
         "reverse-next",
         "step",
@@ -357,6 +358,20 @@ fn questions(test: &str) -> Result<(), Failed> {
     has(&mi.refused("clew calls ad")?, &["did you mean add"])?;
     mi.refused("clew writes no_such")?;
     mi.refused("clew origin no_such")?;
+    // Along a slice the program stands at each statement, and comes back.
+    mi.refused("clew slice up")?;
+    mi.does("clew slice total")?;
+    let newest = when(&mut mi)?;
+    mi.does("clew slice next")?;
+    let older = when(&mut mi)?;
+    require(older != newest, || "the next statement is elsewhere".into())?;
+    has(&mi.console("backtrace")?, &["main"])?;
+    has(&mi.console("clew slice list")?, &["=>   1", "statements"])?;
+    mi.does("clew slice prev")?;
+    same("the newest statement", when(&mut mi)?, newest)?;
+    mi.refused("clew slice no_such")?;
+    mi.refused("clew slice prev")?;
+    mi.does(&format!("clew seek {here}"))?;
     // Nothing has moved by being asked.
     same("position", when(&mut mi)?, here)
 }
