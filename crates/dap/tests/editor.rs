@@ -394,11 +394,8 @@ fn values() {
         editor.go("stepOut");
         let top = editor.top();
         let scopes = editor.ask("scopes", json!({"frameId": top["id"]}))["scopes"].clone();
-        let locals = scopes.as_array().unwrap().iter();
-        let locals = locals
-            .filter(|scope| scope["name"] == "Locals")
-            .next()
-            .unwrap();
+        let mut scopes = scopes.as_array().unwrap().iter();
+        let locals = scopes.find(|scope| scope["name"] == "Locals").unwrap();
         let locals = editor.ask(
             "variables",
             json!({"variablesReference": locals["variablesReference"]}),
