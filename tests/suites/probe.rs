@@ -13,7 +13,7 @@ use clew_tests::{clew, scratch};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() {
-    let trials = vec![
+    let mut trials = vec![
         Trial::test("paper", || paper("gcc", &["-O0"])),
         Trial::test("paper/O2", || paper("gcc", &["-O2"])),
         Trial::test("paper/no-pie", || paper("gcc", &["-O1", "-no-pie"])),
@@ -22,12 +22,19 @@ fn main() {
         Trial::test("returns", returns),
         Trial::test("threads", threads),
         Trial::test("call-backs", call_backs),
+        Trial::test("events", events),
+        Trial::test("entry values", entry_values),
+        Trial::test("gdb", gdb),
         Trial::test("writes", writes),
         Trial::test("failures", failures),
         Trial::test("undone", undone),
         Trial::test("cpp", cpp),
         Trial::test("wrong", wrong),
     ];
+    trials.extend(PROGRAMS.iter().map(|program| {
+        let long = !program.usual;
+        Trial::test(format!("programs/{}", program.name), || real(program)).with_ignored_flag(long)
+    }));
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
@@ -193,12 +200,47 @@ fn print() -> Result<(), Failed> {
     )
 }
 
+/// The same as the optimiser leaves it where it may not look into functions that others call.
 fn optimised() -> Result<(), Failed> {
-    let bench = Bench::text("optimised", &["-O2"], SUM, "c")?;
+    let text = SUM.replace("noinline", "noipa");
+    let bench = Bench::text("optimised", &["-O2"], &text, "c")?;
     bench.record(&[]);
     let code = "printf(\"%d %d %ld %d\\n\", p->x, scale, total, p->next ? 1 : 0);";
     let outcome = bench.probe(&["--at", "weigh", code]);
     same(&told(&outcome)?, "1 10 0 1\n3 10 12 0\n", &outcome)
+}
+
+const GONE: &str = "#include <stdio.h>
+static volatile int noise;
+static __attribute__((noipa)) int twice(int n) { noise++; return 2 * n; }
+static __attribute__((noipa)) int deep(int n, int mark)
+{
+    int sum = twice(mark);
+    if (n)
+        sum += deep(n - 1, mark + 1);
+    noise += sum;
+    return sum;
+}
+int main(void)
+{
+    printf(\"%d\\n\", deep(3, 7));
+    return 0;
+}
+";
+
+/// Arguments that no register has any more are what they were at the entry, also in recursions.
+fn entry_values() -> Result<(), Failed> {
+    let bench = Bench::text("entries", &["-O2"], GONE, "c")?;
+    bench.record(&[]);
+    let outcome = bench.probe(&["--at", "program.c:9", "printf(\"%d %d\\n\", mark, sum);"]);
+    let all = "10 20\n9 38\n8 54\n7 68\n";
+    same(&told(&outcome)?, all, &outcome)?;
+    let words = String::from_utf8_lossy(&outcome.stderr).into_owned();
+    check(
+        words.contains("ran 4 times"),
+        "what is noted counts",
+        &outcome,
+    )
 }
 
 fn returns() -> Result<(), Failed> {
@@ -264,6 +306,66 @@ CLEW_AT_END { printf(\"%d calls, %d stores\\n\", calls, stores); }
     let outcome = bench.probe(&["--with", &path(&helpers)]);
     let expected = "weigh 1\ntotal 12\nweigh 3\ntotal 46\nwritten 6: 46 46\n2 calls, 2 stores\n";
     same(&told(&outcome)?, expected, &outcome)
+}
+
+/// Call-backs for what isn't an instruction, of a file alone: names are those that `main` sees.
+fn events() -> Result<(), Failed> {
+    let bench = Bench::text("events", &["-O0"], THREADS, "c")?;
+    bench.record(&[]);
+    let helpers = bench.dir.join("helpers.c");
+    fs::write(
+        &helpers,
+        "static int threads, signals, reads, low = 1 << 30;
+CLEW_ON_THREAD { threads++; }
+CLEW_ON_SIGNAL { signals++; }
+CLEW_ON_READ(count) { reads++; if (count < low) low = count; }
+CLEW_AT_END { printf(\"%d threads, %d signals, %d, %d\\n\", threads, signals, reads >= 4001, low); }
+",
+    )?;
+    let outcome = bench.probe(&["--with", &path(&helpers)]);
+    same(&told(&outcome)?, "4 threads, 1 signals, 1, 0\n", &outcome)
+}
+
+/// gdb shows what probes print, and goes on from there.
+fn gdb() -> Result<(), Failed> {
+    let bench = Bench::text("gdb", &["-O0"], SUM, "c")?;
+    bench.record(&[]);
+    let commands = [
+        "clew probe add weigh printf(\"x=%d\\n\", p->x);",
+        "clew probe add main$ printf(\"n=%d\\n\", n);",
+        "clew probe list",
+        "clew probe delete 2",
+        "clew probe run",
+        "clew probe delete 7",
+        "print 1 + 1",
+    ];
+    let mut args = vec!["debug", "r", "--", "-nx", "-q", "-batch"];
+    for command in commands {
+        args.extend(["-ex", command]);
+    }
+    let outcome = bench.clew(&args);
+    let words = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    for expected in [
+        "Probe 1 at weigh",
+        "2    main$  printf",
+        "x=1\n",
+        "x=3\n",
+        "debug code ran 2 times; the replay is what was recorded",
+        "$1 = 2",
+    ] {
+        check(
+            words.contains(expected),
+            &format!("expected {expected:?}"),
+            &outcome,
+        )?;
+    }
+    check(!words.contains("n="), "what was deleted ran", &outcome)?;
+    let errors = String::from_utf8_lossy(&outcome.stderr).into_owned();
+    check(
+        errors.contains("there is no probe \"7\""),
+        "what isn't there was deleted",
+        &outcome,
+    )
 }
 
 /// Debug code can't write to the program, neither openly nor through pointers.
@@ -339,7 +441,7 @@ fn failures() -> Result<(), Failed> {
             &format!("expected {expected:?}"),
             &outcome,
         )?;
-        check(words.contains("at weigh"), "with its place", &outcome)?;
+        check(words.contains("--at weigh:1: "), "with its line", &outcome)?;
         check(
             words.contains("the replay is what was recorded"),
             "and the replay went on",
@@ -431,4 +533,125 @@ fn wrong() -> Result<(), Failed> {
         )?;
     }
     Ok(())
+}
+
+/// A program of the distribution, whose allocations are counted.
+struct Program {
+    name: &'static str,
+    args: &'static [&'static str],
+    /// Run by default; the others are long.
+    usual: bool,
+}
+
+const fn usual(name: &'static str, args: &'static [&'static str]) -> Program {
+    Program {
+        name,
+        args,
+        usual: true,
+    }
+}
+
+const fn long(name: &'static str, args: &'static [&'static str]) -> Program {
+    Program {
+        usual: false,
+        ..usual(name, args)
+    }
+}
+
+const SIGNALLED: &str = "import os, signal
+seen = []
+signal.signal(signal.SIGUSR1, lambda *_: seen.append([len(seen)]))
+for n in range(200):
+    os.kill(os.getpid(), signal.SIGUSR1)
+print(len(seen))";
+
+const THREADED: &str = "import threading
+def work(n): return [str(k) for k in range(n)]
+all = [threading.Thread(target=work, args=(5000,)) for n in range(4)]
+[one.start() for one in all]
+[one.join() for one in all]";
+
+/// With threads, with signal handlers, and plain ones. `text` has lines.
+const PROGRAMS: [Program; 20] = [
+    usual("sort", &["-n", "--parallel=2", "text"]),
+    usual("xz", &["-T2", "-k", "-c", "text"]),
+    usual("python3", &["-c", SIGNALLED]),
+    long(
+        "bash",
+        &[
+            "-c",
+            "trap 'n=$((n+1))' USR1; for i in 1 2 3 4 5; do kill -USR1 $$; a[$i]=$n; done; echo ${a[@]}",
+        ],
+    ),
+    long(
+        "perl",
+        &[
+            "-e",
+            "$SIG{USR1} = sub { $n{$n++} = [1] }; kill USR1 => $$ for 1..100; print scalar(keys %n)",
+        ],
+    ),
+    long("/usr/bin/python3", &["-c", THREADED]),
+    long("gzip", &["-c", "text"]),
+    long("bzip2", &["-k", "-c", "text"]),
+    long("zstd", &["-T2", "-k", "-c", "text"]),
+    long("grep", &["-c", "7.*7", "text"]),
+    long("sed", &["s/1/one/g", "text"]),
+    long(
+        "mawk",
+        &["{ s[$1 % 97] += $1 } END { print length(s) }", "text"],
+    ),
+    long("find", &["/usr/include/linux", "-name", "*.h"]),
+    long("ls", &["-l", "/usr/bin"]),
+    long("tar", &["cf", "-", "text"]),
+    long("diff", &["text", "other"]),
+    long("bc", &["-q", "numbers"]),
+    long("objdump", &["-d", "/bin/true"]),
+    long("openssl", &["dgst", "-sha256", "text"]),
+    long(
+        "sqlite3",
+        &[
+            ":memory:",
+            "create table t(a, b); with recursive n(k) as (select 1 union all select k + 1 from n where k < 999) insert into t select k, k * k from n; select sum(b) from t;",
+        ],
+    ),
+];
+
+/// Debug code in a program's hottest functions: every checksum of registers and memory that was recorded still agrees.
+fn real(program: &Program) -> Result<(), Failed> {
+    let name = program.name.trim_start_matches("/usr/bin/");
+    let dir = scratch::fresh(&format!("probe.real.{}", program.name.replace('/', "_")));
+    let lines: String = (0..4000)
+        .map(|n| format!("{}\n", n * 7919 % 10007))
+        .collect();
+    fs::write(dir.join("text"), &lines)?;
+    fs::write(dir.join("other"), lines.replace("9\n", "8\n"))?;
+    fs::write(dir.join("numbers"), "scale=200\n4*a(1)\nquit\n")?;
+    let mut job = Job::new(Path::new("/usr/bin").join(name), &dir);
+    let recordings = dir.join("recordings").display().to_string();
+    job.env.push(("CLEW_DIR".into(), recordings));
+    job.timeout = Duration::from_secs(120);
+    let bench = Bench { dir, job };
+    let outcome = bench.record(program.args);
+    check(
+        !outcome.stdout.is_empty() || name == "python3",
+        "it did nothing",
+        &outcome,
+    )?;
+    let helpers = bench.dir.join("helpers.c");
+    fs::write(
+        &helpers,
+        "long made, freed, last[64];\nCLEW_AT_END { printf(\"%d %d\\n\", made > 0, freed > 0); }\n",
+    )?;
+    let (made, freed) = ("made++; last[made & 63] = CLEW_TICKS;", "freed++;");
+    let outcome = bench.probe(&[
+        "--at",
+        "malloc",
+        made,
+        "--at",
+        "free",
+        freed,
+        "--with",
+        &path(&helpers),
+    ]);
+    same(&told(&outcome)?, "1 1\n", &outcome)
 }

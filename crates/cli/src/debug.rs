@@ -12,6 +12,7 @@ use crate::recordings::{self, Opened};
 use crate::replay::CANT_REPLAY;
 use crate::run;
 use crate::{language, text, variables};
+use clew_debugger::Debugger;
 use clew_gdb::launch::{self, Folder};
 use clew_gdb::{Error, Helper, Session};
 use clew_recording::event::{StreamId, ThreadId};
@@ -39,6 +40,14 @@ impl Helper for Knowing<'_> {
 
     fn origin(&mut self, timeline: &mut Timeline, what: &str) -> Result<String, String> {
         crate::origin::told(timeline, &mut self.program, self.recording, what)
+    }
+
+    fn probe(
+        &mut self,
+        debugger: &mut Debugger,
+        probes: &[(String, String)],
+    ) -> Result<String, String> {
+        crate::probe::told(debugger, probes)
     }
 
     fn transition(

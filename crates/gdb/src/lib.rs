@@ -27,6 +27,7 @@ mod ids;
 pub mod launch;
 mod libraries;
 mod points;
+mod probes;
 mod processfs;
 mod queries;
 mod questions;
@@ -89,6 +90,13 @@ pub trait Helper {
         &mut self,
         timeline: &mut Timeline,
         what: &str,
+    ) -> std::result::Result<String, String>;
+
+    /// Runs debug code at places over the whole recording. Out: what it prints, with positions, and how it ended.
+    fn probe(
+        &mut self,
+        debugger: &mut clew_debugger::Debugger,
+        probes: &[(String, String)],
     ) -> std::result::Result<String, String>;
 
     /// Finds where an expression changes from true to false or the other way. Out: the position just before,

@@ -1,9 +1,11 @@
 //! Where debug code runs. In: FILE:LINE, FUNCTION, or FUNCTION$ for its returns. Out: addresses in the process.
 
+use std::sync::Arc;
+
 use clew_debugger::{Debugger, Spot};
-use clew_symbols::Modules;
 use clew_symbols::variables::Catalog;
-use iced_x86::{Decoder, DecoderOptions, FlowControl};
+use clew_symbols::{Function, Image, Modules};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 use object::elf;
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 
@@ -46,11 +48,40 @@ pub fn addresses(debugger: &mut Debugger, place: &str) -> Result<(Vec<u64>, bool
         if addresses.iter().any(is_known) {
             addresses.retain(is_known);
         }
+        // And those of the program itself: libraries have many short names.
+        if let Some(program) = program(&modules) {
+            let is_its = |pc: &u64| program.is_of(&modules, *pc);
+            if addresses.iter().any(is_its) {
+                addresses.retain(is_its);
+            }
+        }
         for address in &mut addresses {
             *address = where_known(catalog, &modules, *address);
         }
     }
     Ok((addresses, false))
+}
+
+/// The program itself: what has `main`.
+pub struct Program {
+    image: Image,
+    pub main: u64,
+}
+
+impl Program {
+    pub fn is(&self, image: &Image) -> bool {
+        image.bias == self.image.bias && Arc::ptr_eq(&image.module, &self.image.module)
+    }
+
+    fn is_of(&self, modules: &Modules, pc: u64) -> bool {
+        modules.find(pc).is_some_and(|image| self.is(image))
+    }
+}
+
+pub fn program(modules: &Modules) -> Option<Program> {
+    let (image, main) = modules.functions_named("main").ok()?.into_iter().next()?;
+    let main = main.entry.wrapping_add(image.bias);
+    Some(Program { image, main })
 }
 
 /// A line that a function begins in is meant behind the code that makes its frame: its variables aren't there before.
@@ -79,12 +110,12 @@ fn where_known(catalog: &Catalog, modules: &Modules, body: u64) -> u64 {
             pc,
         };
         let mut parameters = scope.blocks.iter().flat_map(|block| &block.variables);
-        Some(parameters.all(|variable| {
-            !variable.parameter
-                || spot
-                    .variable(&variable.entry, None, &mut Numbers::default())
-                    .is_ok()
-        }))
+        // What is to be noted at the entry is better looked at there.
+        let mut numbers = Numbers::default();
+        let known = parameters.all(|variable| {
+            !variable.parameter || spot.variable(&variable.entry, None, &mut numbers).is_ok()
+        });
+        Some(known && numbers.entered.is_empty())
     };
     if all_known(body) != Some(false) {
         return body;
@@ -103,29 +134,48 @@ fn where_known(catalog: &Catalog, modules: &Modules, body: u64) -> u64 {
 /// The return instructions of functions of that name.
 fn returns(modules: &Modules, name: &str) -> Result<Vec<u64>, Error> {
     let mut all = Vec::new();
-    let found = modules
+    let mut found = modules
         .functions_named(name)
         .map_err(clew_debugger::Error::from)?;
+    if let Some(program) = program(modules)
+        && found.iter().any(|(image, _)| program.is(image))
+    {
+        found.retain(|(image, _)| program.is(image));
+    }
     for (image, function) in found {
         let Ok(file) = std::fs::read(image.module.path()) else {
             continue;
         };
-        for range in &function.ranges {
-            let Some(code) = part(&file, range.start, range.end) else {
-                continue;
-            };
-            let mut decoder = Decoder::with_ip(64, code, range.start, DecoderOptions::NONE);
-            while decoder.can_decode() {
-                let instruction = decoder.decode();
-                if instruction.flow_control() == FlowControl::Return {
-                    all.push(instruction.ip().wrapping_add(image.bias));
-                }
-            }
-        }
+        let returns = instructions(&file, &function)
+            .into_iter()
+            .filter(|instruction| instruction.flow_control() == FlowControl::Return)
+            .map(|instruction| instruction.ip().wrapping_add(image.bias));
+        all.extend(returns);
     }
     all.sort_unstable();
     all.dedup();
     Ok(all)
+}
+
+/// A function's instructions, at addresses of its file.
+fn instructions(file: &[u8], function: &Function) -> Vec<Instruction> {
+    let code = function.ranges.iter().filter_map(|range| {
+        let code = part(file, range.start, range.end)?;
+        let decoder = Decoder::with_ip(64, code, range.start, DecoderOptions::NONE);
+        Some(decoder.into_iter().collect::<Vec<_>>())
+    });
+    code.flatten().collect()
+}
+
+/// Where a function's own jumps lead.
+pub fn branches(file: &[u8], function: &Function) -> Vec<u64> {
+    let jumps = instructions(file, function).into_iter().filter(|one| {
+        matches!(
+            one.flow_control(),
+            FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch
+        )
+    });
+    jumps.map(|one| one.near_branch_target()).collect()
 }
 
 /// The bytes of a file that are at these addresses of it.

@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clew_debugger::Debugger;
-use clew_symbols::types::Language;
+use clew_symbols::gimli::constants as dw;
+use clew_symbols::types::{Entry, Language};
 use clew_symbols::variables::Compiled;
-use clew_symbols::{DebugSearch, Modules};
+use clew_symbols::{DebugSearch, Die, Modules};
 use clew_timeline::probing::{Module, Probe, When};
 
 use crate::bind::{Binder, Piece, RETURNED};
@@ -27,11 +28,24 @@ const INCLUDED: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <strin
 /// A module that is ready to be run.
 pub struct Prepared {
     pub module: Module,
-    /// What to call each probe: where it is written.
+    /// What to call each probe: where it is written; nothing for those that only note what others need.
     pub labels: Vec<String>,
     /// What was left out.
     pub notes: Vec<String>,
     pub(crate) symbols: Option<clew_symbols::Module>,
+    /// Files of debug code, as its debugging information calls them.
+    pub(crate) files: Vec<String>,
+}
+
+impl Prepared {
+    /// How often debug code ran, of how often each probe did.
+    pub fn runs(&self, hits: &[u64]) -> u64 {
+        let named = hits.iter().zip(&self.labels);
+        named
+            .filter(|(_, label)| !label.is_empty())
+            .map(|(hits, _)| hits)
+            .sum()
+    }
 }
 
 /// A piece of debug code, before it is compiled.
@@ -42,6 +56,8 @@ struct Written {
     line: u32,
     pcs: Vec<u64>,
     returns: bool,
+    /// As it was named.
+    place: String,
     label: String,
 }
 
@@ -62,7 +78,31 @@ fn read(path: &Path) -> Result<String, Error> {
 
 fn compiled_at(debugger: &Debugger, modules: &Modules, pc: u64) -> Option<Compiled> {
     let image = modules.find(pc)?;
-    debugger.catalog().compiled(image, image.local(pc)).ok()?
+    let local = image.local(pc);
+    let mut compiled = debugger.catalog().compiled(image, local).ok()??;
+    // Optimised as a whole, its functions are instances of what stands in the units that were compiled.
+    let written = || {
+        let scope = debugger.catalog().scope(image, local).ok()??;
+        let bearer = scope.function.bearer(dw::DW_AT_name).ok()??;
+        (bearer.die.unit != scope.function.die.unit).then_some(bearer)
+    };
+    if let Some(written) = written() {
+        let unit = written.module.unit(written.die.unit).ok()?;
+        let mut entries = unit.entries();
+        let (_, root) = entries.next_dfs().ok()??;
+        let root = Entry {
+            module: written.module.clone(),
+            die: Die {
+                unit: written.die.unit,
+                offset: root.offset(),
+            },
+        };
+        let text = |name| root.text(name).ok().flatten().map(|text| text.to_string());
+        compiled.name = text(dw::DW_AT_name).unwrap_or_default();
+        compiled.directory = text(dw::DW_AT_comp_dir);
+        compiled.producer = text(dw::DW_AT_producer);
+    }
+    Some(compiled)
 }
 
 /// Where the source of a unit is.
@@ -92,7 +132,8 @@ fn collect(
             .to_string_lossy()
             .into_owned();
         for region in parted.regions {
-            let (pcs, _) = places::addresses(debugger, &format!("{name}:{}", region.before))?;
+            let place = format!("{name}:{}", region.before);
+            let (pcs, _) = places::addresses(debugger, &place)?;
             let unit = units.entry(path.clone()).or_insert_with(|| Unit {
                 text: parted.program.clone(),
                 source: path.clone(),
@@ -109,6 +150,7 @@ fn collect(
                 line: region.line,
                 pcs,
                 returns: false,
+                place,
             });
         }
     }
@@ -135,6 +177,7 @@ fn collect(
             line: 1,
             pcs,
             returns,
+            place: place.clone(),
             label: place.clone(),
         });
     }
@@ -191,11 +234,15 @@ pub fn prepare(debugger: &mut Debugger, request: &Request) -> Result<Prepared, E
                 "there is no debug code: give a copy of a source file with regions, or --at".into(),
             ));
         }
+        // Names that it uses are those that `main` sees.
+        let pc = places::program(&modules).map(|program| program.main);
+        let compiled = pc.and_then(|pc| compiled_at(debugger, &modules, pc));
+        let source = compiled.as_ref().map(source_of).unwrap_or_default();
         units.push(Unit {
-            text: String::new(),
-            source: PathBuf::new(),
-            compiled: None,
-            pc: None,
+            text: read(&source).unwrap_or_default(),
+            source,
+            compiled,
+            pc,
             written: Vec::new(),
         });
     }
@@ -211,6 +258,7 @@ pub fn prepare(debugger: &mut Debugger, request: &Request) -> Result<Prepared, E
         entries: Vec::new(),
         ends: Vec::new(),
         notes: Vec::new(),
+        files: Vec::new(),
     };
     maker.make(&units)
 }
@@ -227,6 +275,7 @@ struct Maker<'a> {
     entries: Vec<String>,
     ends: Vec<String>,
     notes: Vec<String>,
+    files: Vec<String>,
 }
 
 impl Maker<'_> {
@@ -261,6 +310,7 @@ impl Maker<'_> {
             labels: self.labels,
             notes: self.notes,
             symbols,
+            files: self.files,
         })
     }
 
@@ -324,11 +374,11 @@ impl Maker<'_> {
             let name = format!("clew-own-region-{region}");
             *region += 1;
             text += &format!(
-                "#line 1 \"clew-own\"\nstatic void {function}(void)\n{{\n#line {} \"{name}\"\n{}\n;}}\n",
+                "#line 1 \"clew-own\"\nstatic __attribute__((noinline)) void {function}(void)\n{{\n#line {} \"{name}\"\n{}\n;}}\n",
                 written.line, written.text
             );
             files.push((name, written.file.clone()));
-            let piece = Piece::at(written.pcs.clone(), written.returns);
+            let piece = Piece::at(written.pcs.clone(), written.returns).on(&written.place);
             pieces.push((function, piece, written.label.clone()));
         }
         let extension = if way.cpp { "cpp" } else { "c" };
@@ -373,6 +423,11 @@ impl Maker<'_> {
                 &format!("\"{}\"", real.escape_default()),
             );
         }
+        // Before what runs at the same instruction.
+        for function in &binder.numbers.entered {
+            let body = format!("__clew_entered({function:#x}UL);");
+            self.entry(&mut text, c, &body, When::Pc(*function), false, "");
+        }
         for (name, piece, label) in &pieces {
             self.at_instructions(&mut text, c, &binder, name, piece, label)?;
         }
@@ -386,6 +441,9 @@ impl Maker<'_> {
                 }
             }
         }
+        // The first is what belongs to every module.
+        self.files
+            .extend(files.into_iter().skip(1).map(|(_, real)| real));
         let made = self.scratch.write(
             &format!("made{n}.{}", if way.cpp { "ii" } else { "i" }),
             &text,

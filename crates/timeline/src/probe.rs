@@ -30,8 +30,7 @@ impl Timeline {
         buffer.ring().clear(&module);
         let goal = to.map_or(Goal::End, Goal::Position);
         let (_, complete) = worker.probe(goal, &mut buffer, sink)?;
-        let mut summaries: Vec<Summary> = result(buffer.ring())?;
-        let summary = summaries.pop().ok_or(Error::Lost)?;
+        let summary: Summary = result(buffer.ring())?;
         Ok(Probed { summary, complete })
     }
 }
