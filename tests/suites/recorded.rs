@@ -29,6 +29,7 @@ fn main() {
     }
     trials.push(Trial::test("a race, 200 replays", race));
     trials.push(Trial::test("signals while computing", sampled));
+    trials.push(Trial::test("who woke whom", woken_by));
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
@@ -137,6 +138,33 @@ fn sampled() -> Result<(), Failed> {
         made.replays_as(&outcome)?;
     }
     Ok(())
+}
+
+/// Who woke whom is in the recording: in this guest, each thread the one that was made after it.
+fn woken_by() -> Result<(), Failed> {
+    const THREADS: u64 = 6;
+    let (job, _) = guest("woken", "threads/woken", &[&THREADS.to_string()])?;
+    let made = Recording::of(&job, &[]);
+    let outcome = record(&made)?;
+    made.replays_as(&outcome)?;
+    let dump = made.command("dump", &["--json", "--quick"]);
+    let dumped = dump.run();
+    let mut woken = 0;
+    for line in String::from_utf8_lossy(&dumped.stdout).lines() {
+        let event: serde_json::Value = serde_json::from_str(line).map_err(|e| e.to_string())?;
+        let Some(by) = event["woken_by"].as_u64() else {
+            continue;
+        };
+        let thread = event["thread"].as_u64();
+        woken += 1;
+        if thread != Some((by + 1) % (THREADS + 1)) {
+            return Err(report(&format!("{by} woke {thread:?}"), &dumped, &[]));
+        }
+    }
+    match woken {
+        0 => Err(report("nobody was woken", &dumped, &[("dump", &dump)])),
+        _ => Ok(()),
+    }
 }
 
 /// The same seed and the same input give the same turns.

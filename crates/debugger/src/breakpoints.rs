@@ -1,15 +1,17 @@
 //! Breakpoints. In: a line, a function or an address, with a condition. Out: addresses, wherever in the program's life
 //! they are code; and whether a stop there counts.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use clew_recording::event::ThreadId;
-use clew_symbols::expr::{Problem, ProblemKind};
+use clew_symbols::expr::{Bindings, Evaluator, Problem, ProblemKind};
 use clew_symbols::variables::Kind;
-use clew_symbols::{Image, Modules};
+use clew_symbols::{Image, Modules, Registers};
 use clew_timeline::Break;
 use serde::{Deserialize, Serialize};
 
+use crate::calls::Captured;
 use crate::debugger::{Debugger, Location, location_at};
 use crate::{Error, Result};
 
@@ -94,12 +96,16 @@ pub struct Breakpoint {
     pub locations: Vec<Location>,
     /// How often it has stopped somebody, or was ignored.
     pub hits: u64,
+    /// Whether its condition is asked in the midst of a run: where it is false, that costs little.
+    pub quick: bool,
 }
 
 #[derive(Default)]
 pub(crate) struct Breakpoints {
     pub all: Vec<Breakpoint>,
     last: BreakpointId,
+    /// Conditions that can be asked in the midst of a run, for each place: false ones don't end it.
+    codes: HashMap<(BreakpointId, u64), Vec<u8>>,
 }
 
 impl Debugger {
@@ -116,7 +122,7 @@ impl Debugger {
         let addresses = self.addresses_of(&wanted.spot)?;
         let images = self.images()?;
         self.breakpoints.last += 1;
-        let breakpoint = Breakpoint {
+        let mut breakpoint = Breakpoint {
             id: self.breakpoints.last,
             wanted,
             enabled: true,
@@ -125,15 +131,40 @@ impl Debugger {
                 .map(|address| location_at(&images.modules, address))
                 .collect(),
             hits: 0,
+            quick: true,
         };
+        if let Some(condition) = &breakpoint.wanted.condition {
+            for location in &breakpoint.locations {
+                let code = self.condition_code(&images.modules, location.address, condition);
+                breakpoint.quick &= code.is_some();
+                let key = (breakpoint.id, location.address);
+                self.breakpoints.codes.extend(code.map(|code| (key, code)));
+            }
+        }
         self.breakpoints.all.push(breakpoint.clone());
         Ok(breakpoint)
+    }
+
+    /// A condition as a worker can evaluate it at an address; none if it isn't simple enough.
+    fn condition_code(&self, modules: &Modules, address: u64, condition: &str) -> Option<Vec<u8>> {
+        let mut there = Captured {
+            registers: Registers::from_encoding_order([0; 16], address),
+            pieces: Vec::new(),
+        };
+        let names = &mut Bindings::new();
+        let catalog = self.program.catalog();
+        let mut evaluator = Evaluator::new(catalog, modules, &mut there, names);
+        evaluator.choose_frame(0).then_some(())?;
+        evaluator.agent(condition.trim())
     }
 
     pub fn remove_breakpoint(&mut self, id: BreakpointId) -> Result<()> {
         let all = &mut self.breakpoints.all;
         let before = all.len();
         all.retain(|breakpoint| breakpoint.id != id);
+        let codes = &mut self.breakpoints.codes;
+        codes.retain(|(of, _), _| *of != id);
+        let all = &self.breakpoints.all;
         match all.len() == before {
             true => Err(Error::Breakpoint(id)),
             false => Ok(()),
@@ -251,10 +282,14 @@ impl Debugger {
         enabled
             .flat_map(|breakpoint| {
                 let thread = breakpoint.wanted.thread;
-                breakpoint.locations.iter().map(move |location| Break {
-                    addr: location.address,
-                    thread,
-                    conditions: Vec::new(),
+                breakpoint.locations.iter().map(move |location| {
+                    let key = (breakpoint.id, location.address);
+                    let code = self.breakpoints.codes.get(&key);
+                    Break {
+                        addr: location.address,
+                        thread,
+                        conditions: code.cloned().into_iter().collect(),
+                    }
                 })
             })
             .collect()

@@ -2,6 +2,7 @@
 //! it, for the worker; and its answer, where a thread has stopped.
 
 use clew_symbols::Registers;
+use clew_symbols::agent::{ADD, Code, END, EQUAL, LESS_UNSIGNED, LOG_NOT};
 use clew_symbols::gimli::Register;
 
 /// A condition on the registers of a thread that stands at a breakpoint.
@@ -20,45 +21,41 @@ pub enum Condition {
     Below(u64),
 }
 
-const ADD: u8 = 0x02;
-const LOG_NOT: u8 = 0x0e;
-const EQUAL: u8 = 0x13;
-const LESS_UNSIGNED: u8 = 0x15;
-const CONST8: u8 = 0x22;
-const CONST64: u8 = 0x25;
-const REGISTER: u8 = 0x26;
-const END: u8 = 0x27;
-
 impl Condition {
-    /// For [`clew_timeline::Break::conditions`].
+    /// For [`clew_timeline::Break::conditions`]. What can't be asked there is none: it stops, and is asked here.
     pub fn encoded(&self) -> Vec<Vec<u8>> {
-        let mut code = Vec::new();
+        self.code().into_iter().collect()
+    }
+
+    fn code(&self) -> Option<Vec<u8>> {
+        let mut code = Code::default();
         match *self {
-            Condition::Always => return Vec::new(),
+            Condition::Always => return None,
             Condition::Frame {
                 register: number,
                 offset,
                 is,
             } => {
-                register(number, &mut code);
-                constant(offset as u64, &mut code);
-                code.push(ADD);
-                constant(is, &mut code);
-                code.push(EQUAL);
+                code.register(number)?;
+                code.constant(offset as u64);
+                code.op(ADD);
+                code.constant(is);
+                code.op(EQUAL);
             }
             Condition::Above(limit) => {
-                register(Registers::RSP, &mut code);
-                constant(limit, &mut code);
-                code.extend([LESS_UNSIGNED, LOG_NOT]);
+                code.register(Registers::RSP)?;
+                code.constant(limit);
+                code.op(LESS_UNSIGNED);
+                code.op(LOG_NOT);
             }
             Condition::Below(limit) => {
-                register(Registers::RSP, &mut code);
-                constant(limit, &mut code);
-                code.push(LESS_UNSIGNED);
+                code.register(Registers::RSP)?;
+                code.constant(limit);
+                code.op(LESS_UNSIGNED);
             }
         }
-        code.push(END);
-        vec![code]
+        code.op(END);
+        Some(code.0)
     }
 
     pub fn holds(&self, registers: &Registers) -> bool {
@@ -75,27 +72,6 @@ impl Condition {
             }
             Condition::Above(limit) => sp >= limit,
             Condition::Below(limit) => sp < limit,
-        }
-    }
-}
-
-/// gdb counts rbx before rcx and rdx.
-fn register(register: Register, code: &mut Vec<u8>) {
-    let number = match register.0 {
-        1 => 3,
-        3 => 1,
-        other => other,
-    };
-    code.push(REGISTER);
-    code.extend(number.to_be_bytes());
-}
-
-fn constant(value: u64, code: &mut Vec<u8>) {
-    match u8::try_from(value) {
-        Ok(small) => code.extend([CONST8, small]),
-        Err(_) => {
-            code.push(CONST64);
-            code.extend(value.to_be_bytes());
         }
     }
 }

@@ -110,7 +110,7 @@ impl Debugger {
                     }
                     _ => None,
                 },
-                Event::Resumed { result } => {
+                Event::Resumed { result, .. } => {
                     let call = waiting.remove(&thread);
                     call.zip(*result)
                 }

@@ -12,6 +12,8 @@ fn main() {
         common::test("over/-O2", || there_and_back(&["-O2"])),
         common::test("out", out),
         common::test("breakpoints", breakpoints),
+        common::test("conditions", || conditions(&["-O0"])),
+        common::test("conditions/-O2", || conditions(&["-O2"])),
         common::test("exceptions", exceptions),
         common::test("one-search", one_search),
         common::test("speed", speed).with_ignored_flag(true),
@@ -272,6 +274,118 @@ fn breakpoints() {
     assert!(debugger.add_breakpoint(wrong).is_err());
 }
 
+/// What replaying processes can ask by themselves, and what they can't.
+const QUICK: &[&str] = &[
+    "n == 4",
+    "n > 3 && n < 9",
+    "n < -3 || n == 17",
+    "!(n & 3)",
+    "~n == 5",
+    "-n > 12",
+    "n * 3 - 2 > 10",
+    "(n ^ 5) == 2",
+    "n < u",
+    "n > c",
+    "c == 'A' || c > 200",
+    "c + n > 180",
+    "u > 0x80000000",
+    "u + 0x80000000 < u",
+    "u - n > 4000000000",
+    "shape.tiny < 0",
+    "shape.tiny < -100 || shape.byte > 250",
+    "shape.byte > shape.tiny",
+    "shape.number < 0",
+    "shape.number == other->number",
+    "shape.mask > shape.number",
+    "shape.wide < 0",
+    "shape.wide > shape.huge",
+    "shape.huge > 0x8000000000000000",
+    "shape.wide < n",
+    "shape.set",
+    "!shape.set && n > 0",
+    "shape.colour == 200",
+    "shape.inner.low < 0 && shape.inner.high > 100",
+    "shape.list[2] == 7 || shape.list[0] > 12",
+    "shape.list[n & 3] > 7",
+    "*(shape.list + 1) == 3",
+    "shape.next",
+    "shape.next == 0",
+    "other == &shape",
+    "other != &shape && other",
+    "other && other->tiny > 0",
+    "other && other->next && other->next->byte > 100",
+    "counter == 13",
+    "counter - n == 21",
+    "true",
+    "false",
+];
+const OUTSIDE: &[&str] = &[
+    "n % 3 == 0",
+    "n / 4 == 2",
+    "(n << 1) == 8",
+    "shape.real > 1.5",
+    "shape.three == 5",
+    "mine == 8",
+    "(unsigned char)n == 250",
+    "sizeof(shape) > 4 && n == 1",
+    "counter == 3 ? n < 0 : n == 2",
+];
+
+/// A condition stops where, asked at each hit of a breakpoint without one, it is true.
+fn conditions(flags: &[&str]) {
+    let guest = Guest::new("conditions.cpp", flags);
+    let mut debugger = guest.open();
+    let spot = Spot::Line {
+        file: "conditions.cpp".into(),
+        line: guest.line("// HERE"),
+    };
+    let all = QUICK.iter().chain(OUTSIDE);
+    let mut expected: Vec<Vec<String>> = all.clone().map(|_| Vec::new()).collect();
+    let plain = debugger.add_breakpoint(Wanted::at(spot.clone())).unwrap();
+    let start = debugger.here().unwrap().position;
+    let mut stops = 0;
+    while let stop = debugger.go(Direction::Forward).unwrap()
+        && stop.reason != StopReason::End
+    {
+        stops += 1;
+        for (condition, expected) in all.clone().zip(&mut expected) {
+            let text = format!("({condition}) ? 1 : 0");
+            let value = debugger.evaluate(debugger.thread(), 0, &text);
+            // Where nobody can say, a breakpoint stops.
+            if value.is_err() || value.is_ok_and(|value| value.text == "1") {
+                expected.push(stop.here.position.clone());
+            }
+        }
+    }
+    assert_eq!(stops, 40);
+    debugger.remove_breakpoint(plain.id).unwrap();
+    let mut quick = 0;
+    for (condition, expected) in all.zip(expected) {
+        debugger.seek(&start).unwrap();
+        let wanted = Wanted {
+            condition: Some(condition.to_string()),
+            ..Wanted::at(spot.clone())
+        };
+        let known = debugger.add_breakpoint(wanted).unwrap();
+        assert!(!known.quick || QUICK.contains(condition), "{condition}");
+        quick += usize::from(known.quick);
+        let mut found = Vec::new();
+        while let stop = debugger.go(Direction::Forward).unwrap()
+            && stop.reason != StopReason::End
+        {
+            found.push(stop.here.position);
+        }
+        assert_eq!(found, expected, "{condition}");
+        debugger.remove_breakpoint(known.id).unwrap();
+    }
+    // What the optimiser has moved may be in no simple place.
+    let least = match flags {
+        ["-O0"] => QUICK.len(),
+        _ => QUICK.len() * 3 / 4,
+    };
+    assert!(quick >= least, "{quick} of {}", QUICK.len());
+}
+
 /// A step ends where an exception leads to, in this frame or around it.
 fn exceptions() {
     let guest = Guest::new("throws.cpp", &["-O0"]);
@@ -333,4 +447,12 @@ fn speed() {
         debugger.step(Step::Over, direction, 0).unwrap();
         println!("{direction:?}: {:?}", began.elapsed());
     }
+    let wanted = Wanted {
+        condition: Some("n == -5".into()),
+        ..Wanted::at(Spot::Function("leaf".into()))
+    };
+    assert!(debugger.add_breakpoint(wanted).unwrap().quick);
+    let began = std::time::Instant::now();
+    debugger.go(Direction::Forward).unwrap();
+    println!("a condition that is never true: {:?}", began.elapsed());
 }

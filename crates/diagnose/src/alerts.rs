@@ -208,7 +208,7 @@ impl Finder<'_, '_> {
                     }
                     _ => {}
                 },
-                Event::Resumed { result } => {
+                Event::Resumed { result, .. } => {
                     if let Some((this, since, began)) = waiting.remove(&thread) {
                         failed = *result;
                         call = Some(this);

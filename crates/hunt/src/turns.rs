@@ -328,9 +328,15 @@ mod tests {
             switched(0, 0, 1),
             // Nobody else could run.
             call(1, 202, CallEnd::Waits),
-            Event::Resumed { result: Some(0) },
+            Event::Resumed {
+                result: Some(0),
+                by: None,
+            },
             switched(2, 0, 0),
-            Event::Resumed { result: Some(0) },
+            Event::Resumed {
+                result: Some(0),
+                by: None,
+            },
             EXITED,
         ]);
         assert_eq!(found, "0 free, 1 free, 2 free, 1 free, 1 at 6, 0 free");
@@ -358,7 +364,10 @@ mod tests {
             Event::Exec { ticks: 4 },
             Event::EndedThread { thread: 1 },
             switched(0, 0, 0),
-            Event::Resumed { result: Some(70) },
+            Event::Resumed {
+                result: Some(70),
+                by: None,
+            },
             new_thread(2),
             switched(2, 0, 2),
             EXITED,
@@ -372,7 +381,10 @@ mod tests {
             returns(8),
             Event::EndedThread { thread: 9 },
             switched(0, 0, 1),
-            Event::Resumed { result: Some(70) },
+            Event::Resumed {
+                result: Some(70),
+                by: None,
+            },
         ];
         events.splice(4..4, inner);
         assert_eq!(turns(&events), "0 at 5, 2 free");

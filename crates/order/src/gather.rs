@@ -560,7 +560,7 @@ impl State {
                     event::End::Restarted | event::End::Replaced => {}
                 }
             }
-            Event::Resumed { result } => {
+            Event::Resumed { result, .. } => {
                 if let (Some((nr, args, _)), Some(result)) = (self.waiting.remove(&thread), result)
                 {
                     self.ends(thread, nr, &args, *result, at, detector);

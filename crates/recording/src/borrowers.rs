@@ -99,10 +99,22 @@ mod tests {
             (call(59, End::Replaced), true),
             (Event::EndedThread { thread: 2 }, true),
             (switched(1), true),
-            (Event::Resumed { result: Some(71) }, true),
+            (
+                Event::Resumed {
+                    result: Some(71),
+                    by: None,
+                },
+                true,
+            ),
             (Event::EndedThread { thread: 1 }, true),
             (switched(0), true),
-            (Event::Resumed { result: Some(70) }, false),
+            (
+                Event::Resumed {
+                    result: Some(70),
+                    by: None,
+                },
+                false,
+            ),
             // A thread of its own.
             (call(56, End::Returned(72)), false),
             (made(3, 72), false),

@@ -103,9 +103,12 @@ impl Encoder {
                 put_call(call, memory, out);
                 kind::CALL
             }
-            Event::Resumed { result } => {
-                out.byte(result.is_some() as u8);
+            Event::Resumed { result, by } => {
+                out.byte(result.is_some() as u8 | (by.is_some() as u8) << 1);
                 out.signed(result.unwrap_or(0));
+                if let Some(by) = by {
+                    out.number(u64::from(*by));
+                }
                 kind::RESUMED
             }
             Event::Instruction { ticks, what } => {
@@ -524,10 +527,14 @@ impl Decoder {
         let event = match kind {
             kind::STARTED => Event::Started(take_start(input)?),
             kind::RESUMED => {
-                let some = input.byte()? != 0;
+                let known = input.byte()?;
                 let value = input.signed()?;
                 Event::Resumed {
-                    result: some.then_some(value),
+                    result: (known & 1 != 0).then_some(value),
+                    by: match known & 2 {
+                        0 => None,
+                        _ => Some(u32::try_from(input.number()?).map_err(|_| Malformed)?),
+                    },
                 }
             }
             kind::INSTRUCTION => Event::Instruction {

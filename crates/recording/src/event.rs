@@ -141,6 +141,8 @@ pub enum Event<'a> {
     /// again.
     Resumed {
         result: Option<i64>,
+        /// The thread of this process that woke it, where one did.
+        by: Option<u32>,
     },
     Instruction {
         ticks: u64,

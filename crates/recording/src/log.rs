@@ -14,7 +14,7 @@ use crate::event::StreamId;
 /// The log's name in a recording's folder.
 pub const NAME: &str = "log";
 /// The version of everything in the log, records included.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 pub const MAGIC: [u8; 8] = *b"clew log";
 /// Length of the file's header.
 pub const FILE_HEADER: usize = 16;

@@ -34,7 +34,11 @@ impl Walk {
 
     /// The tid of the thread that runs; 0 if nobody told.
     pub fn tid(&self) -> i32 {
-        self.tids.get(&self.thread).copied().unwrap_or(0)
+        self.tid_of(self.thread).unwrap_or(0)
+    }
+
+    pub fn tid_of(&self, thread: ThreadId) -> Option<i32> {
+        self.tids.get(&thread).copied()
     }
 
     /// Goes over the place of an event, to where it happens.

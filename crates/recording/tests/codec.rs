@@ -129,7 +129,8 @@ fn event() -> impl Strategy<Value = Event<'static>> {
     prop_oneof![
         start().prop_map(Event::Started),
         call().prop_map(Event::Call),
-        prop::option::of(any::<i64>()).prop_map(|result| Event::Resumed { result }),
+        (any::<Option<i64>>(), any::<Option<u32>>())
+            .prop_map(|(result, by)| Event::Resumed { result, by }),
         (number(), instruction).prop_map(|(ticks, what)| Event::Instruction { ticks, what }),
         (number(), touch()).prop_map(|(ticks, touch)| Event::Shared { ticks, touch }),
         (place(), any::<u32>()).prop_map(|(place, to)| Event::Switched { place, to }),

@@ -4,6 +4,7 @@
 //! ([`Context`]). It only looks: assignments are refused, and calls of the program's own
 //! functions happen in a copy that is thrown away.
 
+mod agent;
 mod bindings;
 mod call;
 mod eval;

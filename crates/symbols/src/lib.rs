@@ -51,6 +51,7 @@
 //! ```
 #![deny(unsafe_code)]
 
+pub mod agent;
 mod bytes;
 mod demangle;
 mod elf;

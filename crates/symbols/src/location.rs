@@ -97,7 +97,7 @@ impl Locator<'_> {
     }
 
     /// The expression that holds at the frame's address.
-    fn chosen(
+    pub fn chosen(
         &self,
         unit: &Unit<'_>,
         bias: u64,

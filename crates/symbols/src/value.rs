@@ -8,12 +8,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 mod containers;
+mod items;
 mod number;
 mod returned;
 mod show;
 mod tree;
 
-pub use containers::{Container, Walk};
+pub use containers::Container;
+pub use items::{Item, Walk};
 pub use number::{Number, float_text};
 pub use returned::ReturnRegisters;
 pub use tree::{Part, PartKind, Within};

@@ -46,7 +46,10 @@ fn rich(place: &Place) {
             place: at(0, 0),
             to: 0,
         })
-        .event(Event::Resumed { result: Some(1) })
+        .event(Event::Resumed {
+            result: Some(1),
+            by: None,
+        })
         .memory(0x6000, b"x")
         .event(Event::Note("ioctl 0x1234 isn't known"))
         .event(Event::Forked {
@@ -451,7 +454,10 @@ fn long(place: &Place) {
         }
         records = records
             .event(Event::Switched { place: at, to: 0 })
-            .event(Event::Resumed { result: Some(1400) });
+            .event(Event::Resumed {
+                result: Some(1400),
+                by: None,
+            });
         if n % 41 == 0 {
             records = records.cut();
         }

@@ -1,6 +1,6 @@
 // Values of Rust: each line that it prints is an expression, and the text that a debugger must show for it. Behind a
 // slash, the way to a part of it.
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 #[allow(dead_code)]
 #[derive(Clone, Copy)]
@@ -42,6 +42,13 @@ fn main() {
     queue.drain(..3);
     queue.extend([2, 3]);
     let waiting: VecDeque<String> = VecDeque::new();
+    let mut ordered: BTreeMap<u16, String> = BTreeMap::new();
+    for n in (0..2000u16).rev() {
+        ordered.insert(n * 3, format!("o{n}"));
+    }
+    let few: BTreeMap<u8, u64> = [(9, 1), (3, 2), (5, 0)].into();
+    let set: BTreeSet<i64> = [7, -1, 4].into();
+    let no_keys: BTreeMap<u8, u64> = BTreeMap::new();
     look(5);
     println!("text = \"{text}\"");
     println!("owned = \"{owned}\"");
@@ -66,5 +73,11 @@ fn main() {
     println!("queue/[2] = {}", queue[2]);
     println!("waiting = {{{}}}", waiting.iter().cloned().collect::<String>());
     println!("map/[42] = {}", map[&42]);
+    for n in [0, 1, 11, 12, 143, 144, 1000, 1999] {
+        println!("ordered/[{}] = \"{}\"", n * 3, ordered[&(n * 3)]);
+    }
+    println!("few = {{[3] = {}, [5] = {}, [9] = {}}}", few[&3], few[&5], few[&9]);
+    println!("set = {{-1, 4, {}}}", set.last().unwrap());
+    println!("no_keys = {{{}}}", no_keys.values().map(u64::to_string).collect::<String>());
     std::hint::black_box((&nothing, &map, &queue, &waiting));
 }

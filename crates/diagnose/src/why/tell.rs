@@ -235,6 +235,7 @@ impl Asking<'_> {
                     },
                     Event::Resumed {
                         result: Some(value),
+                        ..
                     } => {
                         if let Some(call) = waiting.remove(&thread) {
                             last = Some((call, *value, number));

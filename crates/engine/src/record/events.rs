@@ -198,8 +198,8 @@ impl Executor {
         if told {
             self.settle(&outcome);
             match outcome {
-                Outcome::Return(value) => self.record_resumed(Some(value), &arrival.regs),
-                Outcome::Restart => self.record_resumed(None, &arrival.regs),
+                Outcome::Return(value) => self.record_resumed(Some(value), None, &arrival.regs),
+                Outcome::Restart => self.record_resumed(None, None, &arrival.regs),
                 _ => {}
             }
             return;
@@ -488,9 +488,9 @@ impl Executor {
         }
     }
 
-    /// The waiting call of the current thread has ended; `before` were the registers.
-    pub(crate) fn record_resumed(&mut self, result: Option<i64>, before: &Regs) {
-        self.recorder().event(&Event::Resumed { result });
+    /// The waiting call of the current thread has ended, perhaps by another thread's doing; `before` were the registers.
+    pub(crate) fn record_resumed(&mut self, result: Option<i64>, by: Option<u32>, before: &Regs) {
+        self.recorder().event(&Event::Resumed { result, by });
         if let Some(value) = result {
             let (nr, args) = call_of(before);
             self.note_changed_file(table::lookup(nr), &args, value);

@@ -213,7 +213,7 @@ impl Machine {
                 self.standing = None;
             }
             Event::Call(call) => self.call(call)?,
-            Event::Resumed { result } => {
+            Event::Resumed { result, .. } => {
                 let current = self.current;
                 let waited = self.threads.get_mut(&current).and_then(|t| t.waits.take());
                 if waited.is_none() {

@@ -209,7 +209,7 @@ impl<'a> Replay<'a> {
                 Some(output) => After::Output(output, *call),
                 None => After::Nothing,
             },
-            Event::Resumed { result } => After::Resumed(*result),
+            Event::Resumed { result, .. } => After::Resumed(*result),
             Event::Exited { status, .. } => {
                 self.ending = Ending::Exited(*status);
                 After::Nothing

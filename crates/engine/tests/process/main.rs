@@ -60,7 +60,7 @@ fn run(case: &Case) -> bool {
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         // SAFETY: a case that hangs is killed; the default action of the clock's signal.
-        unsafe { libc::alarm(20) };
+        unsafe { libc::alarm(100) };
         (case.run)();
         std::process::exit(0);
     }

@@ -1,5 +1,7 @@
 //! Guest threads: birth, turns, signals to one of them, death.
 
+use std::time::{Duration, Instant};
+
 use clew_engine::context::{RAX, RDI};
 use clew_engine::executor::Executor;
 use clew_engine::guest::access;
@@ -124,16 +126,35 @@ fn tgkill(ex: &mut Executor, tid: i32, sig: i32) {
     );
 }
 
-/// Runs turns until `done`.
+/// Nothing takes so long, however busy the machine is.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Runs turns until `done`, which others may have to do their part for.
 fn until(ex: &mut Executor, done: impl Fn(&mut Executor) -> bool) {
-    for _ in 0..100_000 {
+    let started = Instant::now();
+    while started.elapsed() < LONG {
         ex.yield_turn();
         ex.schedule();
         if done(ex) {
             return;
         }
+        std::thread::yield_now();
     }
     panic!("it never happened");
+}
+
+/// Waits until a proxy is in a call of its own: a signal before it would be another case.
+fn until_in_call(tid: i32, number: i64) {
+    let path = format!("/proc/self/task/{tid}/syscall");
+    let prefix = format!("{number} ");
+    let started = Instant::now();
+    while !std::fs::read_to_string(&path).is_ok_and(|text| text.starts_with(&prefix)) {
+        assert!(
+            started.elapsed() < LONG,
+            "{tid} never waits in call {number}"
+        );
+        std::thread::yield_now();
+    }
 }
 
 fn signal_to_one_thread() {
@@ -177,8 +198,7 @@ fn signal_ends_a_proxys_call() {
         ));
         ex.schedule();
         assert_ne!(ex.tid(), reader);
-        // SAFETY: lets the proxy reach its call.
-        unsafe { libc::usleep(10_000) };
+        until_in_call(reader, libc::SYS_read);
         tgkill(&mut ex, reader, libc::SIGUSR1);
         until(&mut ex, |ex| ex.gs.regs.rip == HANDLER);
         assert_eq!(ex.tid(), reader);

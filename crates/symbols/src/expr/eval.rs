@@ -579,7 +579,7 @@ fn close(record: &Record, name: &str) -> String {
 }
 
 /// The first type of C's list that holds it.
-fn literal(integer: Integer) -> Value {
+pub(super) fn literal(integer: Integer) -> Value {
     let Integer {
         value,
         unsigned,

@@ -256,8 +256,20 @@ impl Evaluator<'_> {
         }
     }
 
+    /// Whether the chosen frame is of the program itself.
+    pub(super) fn frame_is_own(&mut self) -> bool {
+        self.frames(false);
+        self.is_own(self.frame)
+    }
+
+    /// A variable of the chosen frame.
+    pub(super) fn local_variable(&mut self, name: &str) -> Option<crate::types::Entry> {
+        let (variable, _) = self.local(name, self.frame)?;
+        Some(variable.entry)
+    }
+
     /// What has the name outside of functions.
-    fn global(
+    pub(super) fn global(
         &mut self,
         path: &Path,
         whose: Whose,

@@ -4,9 +4,10 @@
 //! They are told by their names and found by their members, as libstdc++ and Rust's library lay them out. What is laid
 //! out otherwise is no container here but a plain record, which is always right.
 
+use super::items::{BTree, Walk};
 use super::{Place, Value, View};
 use crate::location::NoPlace;
-use crate::types::{Entry, Language, Record, Type};
+use crate::types::{Entry, Language, Offset, Record, Type};
 use gimli::constants as dw;
 use std::sync::Arc;
 
@@ -23,42 +24,10 @@ pub enum Container {
     Contents(Option<Value>),
 }
 
-/// How to come from one item to the next.
-#[derive(Clone, Debug)]
-pub enum Walk {
-    /// A doubly linked list, or a hash table's chain: the first node, and where items lie in nodes.
-    Chain { first: u64, offset: u64, of: Type },
-    /// A red-black tree: its leftmost node.
-    Tree { first: u64, of: Type },
-    /// Blocks of items: the table of blocks, items in a block, and how many the first one lacks.
-    Blocks {
-        table: u64,
-        each: u64,
-        skip: u64,
-        of: Type,
-    },
-    /// Items in a ring: the memory, for how many it has room, and where the first one lies.
-    Ring {
-        data: u64,
-        room: u64,
-        first: u64,
-        of: Type,
-    },
-    /// A table of control bytes; items lie before it, the last one first. A byte below 128 says that one is there.
-    Buckets {
-        control: u64,
-        buckets: u64,
-        of: Type,
-    },
-}
-
 /// Parts are looked for so deep.
-const DEEPEST: usize = 8;
+pub(super) const DEEPEST: usize = 8;
 /// More items aren't counted, whatever memory says.
 pub(super) const MOST_ITEMS: u64 = 1 << 32;
-/// Nodes of a list that are passed for one question.
-const MOST_PASSED: u64 = 1 << 20;
-const NODE_BASE: u64 = 32;
 /// A variant with more is damaged.
 const MOST_ALTERNATIVES: u64 = 1 << 10;
 
@@ -190,6 +159,8 @@ impl View<'_> {
                 self.array(data, count, of)?
             }
             "alloc::collections::vec_deque::VecDeque" => self.ring(value, record)?,
+            "alloc::collections::btree::map::BTreeMap"
+            | "alloc::collections::btree::set::BTreeSet" => self.btree(value, record)?,
             "std::collections::hash::map::HashMap" | "std::collections::hash::set::HashSet" => {
                 self.buckets(value)?
             }
@@ -390,6 +361,84 @@ impl View<'_> {
         Ok(Some(Container::Items { walk, count }))
     }
 
+    /// Rust's ordered maps and sets.
+    fn btree(&mut self, value: &Value, record: &Record) -> Result<Option<Container>, NoPlace> {
+        let Some(length) = self.word_of(value, "length")? else {
+            return Ok(None);
+        };
+        // A set is a map of keys to nothing.
+        let map = match self.deep(value, "map")? {
+            Some(map) => match self.catalog.strip(&map.of)? {
+                Type::Record(record) => record,
+                _ => return Ok(None),
+            },
+            None => Arc::new(record.clone()),
+        };
+        let (key, of) = (self.item_type(&map, &["K"])?, self.item_type(&map, &["V"])?);
+        let (Some(key), Some(of)) = (key, of) else {
+            return Ok(None);
+        };
+        let mut tree = BTree {
+            node: 0,
+            height: 0,
+            keys: 0,
+            values: 0,
+            len: 0,
+            edges: 0,
+            key,
+            of,
+        };
+        if length > 0 {
+            let Some(root) = self.deep(value, "root")? else {
+                return Ok(None);
+            };
+            let Some(root) = self.present_variant(&root)? else {
+                return Ok(None);
+            };
+            let Some(height) = self.word_of(&root, "height")? else {
+                return Ok(None);
+            };
+            let pointer = self.first_pointer(&root, 0)?;
+            let Some(pointer) = pointer else {
+                return Ok(None);
+            };
+            let (Some(node), leaf) = (self.word(&pointer)?, self.deref(&pointer)?) else {
+                return Ok(None);
+            };
+            let Type::Record(leaf) = self.catalog.strip(&leaf.of)? else {
+                return Ok(None);
+            };
+            let offset = |name: &str| {
+                let mut members = leaf.members.iter();
+                let member = members.find(|member| member.name.as_deref() == Some(name))?;
+                match member.offset {
+                    Offset::Bytes(offset) => Some(offset),
+                    _ => None,
+                }
+            };
+            let (Some(keys), Some(values), Some(len)) =
+                (offset("keys"), offset("vals"), offset("len"))
+            else {
+                return Ok(None);
+            };
+            // An inner node is a leaf, and its children behind it.
+            let edges = leaf.size.next_multiple_of(8);
+            tree = BTree {
+                node,
+                height,
+                keys,
+                values,
+                len,
+                edges,
+                ..tree
+            };
+        }
+        Ok((length < MOST_ITEMS).then(|| Container::Items {
+            walk: Walk::BTree(Box::new(tree)),
+            count: length,
+        }))
+    }
+
     /// Rust's hash tables.
     fn buckets(&mut self, value: &Value) -> Result<Option<Container>, NoPlace> {
         let Some(table) = self.raw_table(value, 0)? else {
@@ -540,156 +589,5 @@ impl View<'_> {
             }
         }
         Ok(None)
-    }
-
-    /// Items from number `from` on, at most `most`; fewer if memory ends.
-    pub fn walk(&mut self, walk: &Walk, count: u64, from: u64, most: u64) -> Vec<Value> {
-        let to = count.min(from.saturating_add(most));
-        let mut items = Vec::new();
-        let mut take = |n: u64, address: u64, of: &Type| {
-            if n >= from {
-                items.push(Value::new(of.clone(), Place::Memory(address)));
-            }
-        };
-        match walk {
-            Walk::Chain { first, offset, of } => {
-                let mut node = *first;
-                for n in 0..to.min(MOST_PASSED) {
-                    let Some(next) = self.pointer_at(node) else {
-                        break;
-                    };
-                    take(n, node.wrapping_add(*offset), of);
-                    node = next;
-                }
-            }
-            Walk::Tree { first, of } => {
-                let align = self.alignment(of).max(1);
-                let offset = NODE_BASE.next_multiple_of(align);
-                let mut node = *first;
-                for n in 0..to.min(MOST_PASSED) {
-                    take(n, node.wrapping_add(offset), of);
-                    match self.tree_next(node) {
-                        Some(next) => node = next,
-                        None => break,
-                    }
-                }
-            }
-            Walk::Blocks {
-                table,
-                each,
-                skip,
-                of,
-            } => {
-                let size = self.catalog.size(of).ok().flatten().unwrap_or(1);
-                for n in from..to {
-                    let at = n + skip;
-                    let Some(block) = self.pointer_at(table.wrapping_add(at / each * 8)) else {
-                        break;
-                    };
-                    take(n, block.wrapping_add(at % each * size), of);
-                }
-            }
-            Walk::Ring {
-                data,
-                room,
-                first,
-                of,
-            } => {
-                let size = self.catalog.size(of).ok().flatten().unwrap_or(0);
-                for n in from..to {
-                    // Neither is more than the room.
-                    let at = match first + n < *room {
-                        true => first + n,
-                        false => first + n - room,
-                    };
-                    take(n, data.wrapping_add(at.wrapping_mul(size)), of);
-                }
-            }
-            Walk::Buckets {
-                control,
-                buckets,
-                of,
-            } => {
-                let size = self.catalog.size(of).ok().flatten().unwrap_or(0);
-                let (mut n, mut at) = (0, 0);
-                let mut bytes = [0u8; 4096];
-                while at < *buckets && n < to {
-                    let len = (*buckets - at).min(bytes.len() as u64) as usize;
-                    let got = self
-                        .context
-                        .read(control.wrapping_add(at), &mut bytes[..len]);
-                    for (bucket, _) in (at..).zip(&bytes[..got]).filter(|(_, byte)| **byte < 128) {
-                        if n >= to {
-                            break;
-                        }
-                        let back = (bucket + 1).wrapping_mul(size);
-                        take(n, control.wrapping_sub(back), of);
-                        n += 1;
-                    }
-                    if got < len {
-                        break;
-                    }
-                    at += len as u64;
-                }
-            }
-        }
-        items
-    }
-
-    /// The node after this one in order. Left and right are the third and fourth words, the parent the second.
-    fn tree_next(&mut self, node: u64) -> Option<u64> {
-        let right = self.pointer_at(node.wrapping_add(24))?;
-        if right != 0 {
-            let mut node = right;
-            // A tree isn't deeper than twice its size has bits.
-            for _ in 0..128 {
-                match self.pointer_at(node.wrapping_add(16))? {
-                    0 => return Some(node),
-                    left => node = left,
-                }
-            }
-            return None;
-        }
-        let (mut node, mut parent) = (node, self.pointer_at(node.wrapping_add(8))?);
-        for _ in 0..128 {
-            if self.pointer_at(parent.wrapping_add(24))? != node {
-                return Some(parent);
-            }
-            node = parent;
-            parent = self.pointer_at(node.wrapping_add(8))?;
-        }
-        None
-    }
-
-    fn pointer_at(&mut self, address: u64) -> Option<u64> {
-        let bytes = self.read(address, 8).ok()?;
-        Some(u64::from_le_bytes(bytes.try_into().ok()?))
-    }
-
-    /// What addresses of a type's values are multiples of: that of its largest part, at most 16.
-    fn alignment(&self, of: &Type) -> u64 {
-        self.alignment_within(of, 0)
-    }
-
-    fn alignment_within(&self, of: &Type, depth: usize) -> u64 {
-        if depth > DEEPEST {
-            return 1;
-        }
-        match self.catalog.strip(of) {
-            Ok(Type::Record(record)) => {
-                let of_member =
-                    |member: &crate::types::Member| self.alignment_within(&member.of, depth + 1);
-                record.members.iter().map(of_member).max().unwrap_or(1)
-            }
-            Ok(Type::Array { of, .. }) => self.alignment_within(&of, depth + 1),
-            Ok(other) => self
-                .catalog
-                .size(&other)
-                .ok()
-                .flatten()
-                .unwrap_or(1)
-                .min(16),
-            Err(_) => 1,
-        }
     }
 }

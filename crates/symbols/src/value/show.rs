@@ -392,15 +392,12 @@ impl Shower<'_, '_> {
                     if shown > 0 {
                         out.push_str(", ");
                     }
-                    match self.view.pair(item) {
-                        Some((key, value)) => {
-                            out.push('[');
-                            self.inner(&key, depth + 1, out)?;
-                            out.push_str("] = ");
-                            self.inner(&value, depth + 1, out)?;
-                        }
-                        None => self.inner(item, depth + 1, out)?,
+                    if let Some(key) = &item.key {
+                        out.push('[');
+                        self.inner(key, depth + 1, out)?;
+                        out.push_str("] = ");
                     }
+                    self.inner(&item.value, depth + 1, out)?;
                     shown += 1;
                     self.elements += 1;
                 }

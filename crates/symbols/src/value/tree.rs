@@ -1,7 +1,8 @@
 //! Values as trees: a value in; its text, and what is within it (members, elements, what a pointer points at, what a
 //! container holds), one level at a time and some of many, out.
 
-use super::containers::{Container, Walk};
+use super::containers::Container;
+use super::items::{Item, Walk};
 use super::{Place, Value, View};
 use crate::location::NoPlace;
 use crate::types::{Member, Type};
@@ -123,17 +124,27 @@ impl View<'_> {
         }]))
     }
 
+    /// The variant that is there, of a Rust enum.
+    pub(super) fn present_variant(&mut self, value: &Value) -> Result<Option<Value>, NoPlace> {
+        let Type::Record(record) = self.catalog.strip(&value.of)? else {
+            return Ok(None);
+        };
+        match (&record.variants, self.variant(value, &record)?) {
+            (Some(all), Some(n)) => Ok(Some(self.member(value, &all.variants[n].member, 0)?)),
+            _ => Ok(None),
+        }
+    }
+
     /// A record's members; of a Rust enum, those of the variant that is there.
     fn parts(&mut self, value: &Value) -> Result<Within, NoPlace> {
         let Type::Record(record) = self.catalog.strip(&value.of)? else {
             return Ok(Within::Nothing);
         };
-        if let Some(variants) = &record.variants {
-            let Some(n) = self.variant(value, &record)? else {
-                return Ok(Within::Nothing);
+        if record.variants.is_some() {
+            return match self.present_variant(value)? {
+                Some(inner) => self.parts(&inner),
+                None => Ok(Within::Nothing),
             };
-            let inner = self.member(value, &variants.variants[n].member, 0)?;
-            return self.parts(&inner);
         }
         let bias = self.bias_of(&record);
         let members = record.members.clone();
@@ -178,18 +189,15 @@ impl View<'_> {
     }
 
     /// An item of a container: of a map, the value by its key.
-    fn item(&mut self, n: u64, item: Value) -> Part {
-        if let Some((key, value)) = self.pair(&item) {
-            return Part {
-                name: format!("[{}]", self.text_of(&key)),
-                kind: PartKind::Element,
-                value: Ok(value),
-            };
-        }
+    fn item(&mut self, n: u64, item: Item) -> Part {
+        let name = match &item.key {
+            Some(key) => self.text_of(key),
+            None => n.to_string(),
+        };
         Part {
-            name: format!("[{n}]"),
+            name: format!("[{name}]"),
             kind: PartKind::Element,
-            value: Ok(item),
+            value: Ok(item.value),
         }
     }
 

@@ -27,6 +27,8 @@ pub struct Entry {
     pub bytes: Vec<u8>,
     /// Of an [`Event::Resumed`]: the call that waited.
     pub resumes: Option<Call>,
+    /// Of an [`Event::Resumed`]: the tid of the thread that woke this one.
+    pub woken_by: Option<i32>,
     pub effects: Effects,
     /// What its call passed to the kernel, as far as a replay told.
     pub inputs: Vec<Argument>,
@@ -109,9 +111,13 @@ impl Cursor {
             event,
             bytes,
             resumes: None,
+            woken_by: None,
             effects: Effects::default(),
             inputs: Vec::new(),
         };
+        if let Event::Resumed { by: Some(by), .. } = entry.event {
+            entry.woken_by = self.walk.tid_of(by);
+        }
         entry.resumes = self.walk.pass(&entry.event);
         while let Some(effect) = self.reader.next_effect()? {
             entry.effects.add(&effect, self.keep);
@@ -176,7 +182,7 @@ fn detached(event: Event) -> (Event<'static>, Vec<u8>) {
         Event::Deadlock(waiters) => (Event::Deadlock(waiters), Vec::new()),
         Event::Started(start) => (Event::Started(start), Vec::new()),
         Event::Call(call) => (Event::Call(call), Vec::new()),
-        Event::Resumed { result } => (Event::Resumed { result }, Vec::new()),
+        Event::Resumed { result, by } => (Event::Resumed { result, by }, Vec::new()),
         Event::Instruction { ticks, what } => (Event::Instruction { ticks, what }, Vec::new()),
         Event::Shared { ticks, touch } => (Event::Shared { ticks, touch }, Vec::new()),
         Event::Switched { place, to } => (Event::Switched { place, to }, Vec::new()),

@@ -43,7 +43,7 @@ pub fn text(entry: &Entry, full: bool) -> String {
             )
         }
         Event::Call(call) => call_text(call, &call.end, entry, most),
-        Event::Resumed { result } => {
+        Event::Resumed { result, .. } => {
             let (name, data) = match &entry.resumes {
                 Some(call) => (names::call(call.nr), outputs(call, entry, most)),
                 None => ("?".into(), Vec::new()),
@@ -61,7 +61,9 @@ pub fn text(entry: &Entry, full: bool) -> String {
             } else {
                 format!("{data} ")
             };
-            format!("<... {name} resumed> {data}{what}")
+            let by = entry.woken_by.map(|by| format!(", woken by {by}"));
+            let by = by.unwrap_or_default();
+            format!("<... {name} resumed> {data}{what}{by}")
         }
         Event::Instruction { what, .. } => {
             let name = instruction(*what);
@@ -331,7 +333,10 @@ pub fn json(entry: &Entry, full: bool) -> String {
                 put("output", json!({"to": output.to, "order": output.order}));
             }
         }
-        Event::Resumed { result } => {
+        Event::Resumed { result, by } => {
+            if let Some(by) = by {
+                put("woken_by", (*by).into());
+            }
             if let Some(call) = &entry.resumes {
                 put("name", names::call(call.nr).into());
             }

@@ -201,12 +201,14 @@ impl Executor {
     pub fn futex_wake(&mut self, at: u64, count: usize, bitset: u32) -> usize {
         self.mix_waiters(at);
         let woken = self.threads.futexes.wake(at, count, bitset);
+        let by = self.current().number;
         for &slot in &woken {
             self.wake(
                 slot,
                 Wake {
                     value: 0,
                     aborted: false,
+                    by: Some(by),
                 },
                 false,
             );

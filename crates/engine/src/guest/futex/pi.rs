@@ -77,11 +77,13 @@ impl Executor {
         };
         let tid = self.threads.get(slot).map_or(0, |thread| thread.tid) as u32;
         self.put_word(at, tid | WAITERS | died)?;
+        let by = self.current().number;
         self.wake(
             slot,
             Wake {
                 value: 0,
                 aborted: false,
+                by: Some(by),
             },
             false,
         );

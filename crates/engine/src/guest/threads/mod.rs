@@ -67,6 +67,8 @@ pub struct Wake {
     pub value: i64,
     /// The call was undone; the thread makes it again.
     pub aborted: bool,
+    /// The number of the thread that woke it, where one did.
+    pub by: Option<u32>,
 }
 
 pub struct Thread {

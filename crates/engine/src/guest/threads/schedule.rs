@@ -135,6 +135,7 @@ impl Executor {
                 done => Wake {
                     value: done as i64,
                     aborted: false,
+                    by: None,
                 },
             };
         }
@@ -154,7 +155,7 @@ impl Executor {
             result = Some(value);
         }
         if self.recording() {
-            self.record_resumed(result, &before);
+            self.record_resumed(result, wake.by, &before);
         }
         true
     }
@@ -219,6 +220,7 @@ impl Executor {
                 Wake {
                     value: reply.value,
                     aborted: reply.aborted,
+                    by: None,
                 },
                 true,
             );
@@ -266,6 +268,7 @@ impl Executor {
                     Wake {
                         value: err(libc::EINTR),
                         aborted,
+                        by: None,
                     },
                     true,
                 );
@@ -334,6 +337,7 @@ impl Executor {
                     Wake {
                         value: err(libc::ETIMEDOUT),
                         aborted: false,
+                        by: None,
                     },
                     false,
                 );
