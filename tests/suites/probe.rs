@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use clew_tests::compare::{check, code};
@@ -25,10 +25,17 @@ fn main() {
         Trial::test("events", events),
         Trial::test("entry values", entry_values),
         Trial::test("gdb", gdb),
+        Trial::test("parts", parts),
+        Trial::test("whole program", whole_program),
+        Trial::test("clang", clang).with_ignored_flag(!has_clang()),
         Trial::test("writes", writes),
         Trial::test("failures", failures),
         Trial::test("undone", undone),
-        Trial::test("cpp", cpp),
+        Trial::test("cpp", || cpp("-O0", "program.cc:11")),
+        Trial::test("cpp/wide", wide),
+        Trial::test("cpp/O1", || cpp("-O1", "program.cc:11")),
+        Trial::test("cpp/O2", || cpp("-O2", "program.cc:11")),
+        Trial::test("rust", rust),
         Trial::test("wrong", wrong),
     ];
     trials.extend(PROGRAMS.iter().map(|program| {
@@ -67,14 +74,17 @@ impl Bench {
             .args(files)
             .arg("-lpthread");
         let done = command.output().map_err(|error| error.to_string())?;
-        if !done.status.success() {
-            return Err(String::from_utf8_lossy(&done.stderr).into_owned().into());
-        }
+        check_compiled(&done)?;
+        Ok(Bench::of(program, dir))
+    }
+
+    /// A program that is there.
+    fn of(program: PathBuf, dir: PathBuf) -> Bench {
         let mut job = Job::new(program, &dir);
         let recordings = dir.join("recordings").display().to_string();
         job.env.push(("CLEW_DIR".into(), recordings));
         job.timeout = Duration::from_secs(120);
-        Ok(Bench { dir, job })
+        Bench { dir, job }
     }
 
     /// The same of a text.
@@ -101,6 +111,13 @@ impl Bench {
 
     fn probe(&self, args: &[&str]) -> Outcome {
         self.clew(&[&["probe", "r"], args].concat())
+    }
+}
+
+fn check_compiled(done: &Output) -> Result<(), Failed> {
+    match done.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&done.stderr).into_owned().into()),
     }
 }
 
@@ -359,13 +376,87 @@ fn gdb() -> Result<(), Failed> {
             &outcome,
         )?;
     }
-    check(!words.contains("n="), "what was deleted ran", &outcome)?;
+    check(!words.contains("n=46"), "what was deleted ran", &outcome)?;
     let errors = String::from_utf8_lossy(&outcome.stderr).into_owned();
     check(
         errors.contains("there is no probe \"7\""),
         "what isn't there was deleted",
         &outcome,
     )
+}
+
+const LOOP: &str = "#include <stdio.h>
+static long total;
+static __attribute__((noipa)) void hit(int n) { total += n; }
+int main(void)
+{
+    for (int n = 0; n < 20000; n++) {
+        hit(n);
+        if (n % 500 == 0)
+            puts(\"\");
+    }
+    return total == 0;
+}
+";
+
+/// Parts of the way tell together what the whole does: from one position to another, and at once.
+fn parts() -> Result<(), Failed> {
+    let bench = Bench::text("parts", &["-O1"], LOOP, "c")?;
+    bench.record(&[]);
+    let at = ["--at", "hit", "printf(\"%d\\n\", n);"];
+    let outcome = bench.probe(&at);
+    let whole = told(&outcome)?;
+    let all: String = (0..20000).map(|n| format!("{n}\n")).collect();
+    same(&whole, &all, &outcome)?;
+    let outcome = bench.probe(&[&at[..], &["--parallel"]].concat());
+    same(&told(&outcome)?, &all, &outcome)?;
+    // At a hit itself: it belongs to what begins there.
+    let outcome = bench.probe(&[&at[..], &["--positions"]].concat());
+    let text = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    let line = text.lines().nth(7777).unwrap_or_default();
+    let position = line.split_whitespace().next().unwrap_or_default();
+    let first = bench.probe(&[&at[..], &["--to", position]].concat());
+    let second = bench.probe(&[&at[..], &["--from", position]].concat());
+    let both = [&first.stdout[..], &second.stdout[..]].concat();
+    same(&String::from_utf8_lossy(&both), &all, &second)?;
+    check(
+        second.stdout.starts_with(b"7777\n"),
+        "not from there",
+        &second,
+    )
+}
+
+/// Optimised as a whole, units are no more what was compiled.
+fn whole_program() -> Result<(), Failed> {
+    let text = SUM.replace("noinline", "noipa");
+    let bench = Bench::text("whole", &["-O3", "-flto"], &text, "c")?;
+    bench.record(&[]);
+    let code = "printf(\"%d %d %ld\\n\", p->x, scale, total);";
+    let outcome = bench.probe(&["--at", "weigh", code]);
+    same(&told(&outcome)?, "1 10 0\n3 10 12\n", &outcome)
+}
+
+fn has_clang() -> bool {
+    Command::new("clang").arg("--version").output().is_ok()
+}
+
+fn clang() -> Result<(), Failed> {
+    let dir = scratch::root().join("probe.clang.source");
+    fs::create_dir_all(&dir)?;
+    let file = dir.join("program.c");
+    fs::write(&file, SUM)?;
+    for optimised in ["-O0", "-O1", "-O2"] {
+        let files = [file.clone()];
+        let name = format!("clang{optimised}");
+        let bench = Bench::new(&name, "clang", &[optimised], &files)?;
+        bench.record(&[]);
+        let code = "printf(\"%d %d %ld\\n\", p->x, scale, total);";
+        let outcome = bench.probe(&["--at", "weigh", code]);
+        same(&told(&outcome)?, "1 10 0\n3 10 12\n", &outcome)?;
+        let outcome = bench.probe(&["--at", "weigh$", "printf(\"%d\\n\", $ret);"]);
+        same(&told(&outcome)?, "12\n34\n", &outcome)?;
+    }
+    Ok(())
 }
 
 /// Debug code can't write to the program, neither openly nor through pointers.
@@ -494,17 +585,89 @@ int main()
 }
 ";
 
-fn cpp() -> Result<(), Failed> {
-    let bench = Bench::text("cpp", &["-O0"], CPP, "cc")?;
+fn cpp(optimised: &str, place: &str) -> Result<(), Failed> {
+    let bench = Bench::text(&format!("cpp{optimised}"), &[optimised], CPP, "cc")?;
     bench.record(&[]);
     let text = "printf(\"%s %d %zu %d\\n\", name.c_str(), price, prices.size(), total); \
                 std::map<std::string, int> mine; mine[name] = price; printf(\"%zu\\n\", mine.size() + this->names.size());";
-    let outcome = bench.probe(&["--at", "program.cc:11", text]);
+    let outcome = bench.probe(&["--at", place, text]);
     same(
         &told(&outcome)?,
         "tea 3 0 0\n1\nmilk 4 1 3\n2\ntea 5 2 7\n3\n",
         &outcome,
     )
+}
+
+/// The number of the line that ends with a comment.
+fn line_with(text: &str, comment: &str) -> usize {
+    let found = text.lines().position(|line| line.ends_with(comment));
+    found.map_or(0, |at| at + 1)
+}
+
+/// Members of templates, virtual calls, references, namespaces; the program's functions write, and nothing stays.
+fn wide() -> Result<(), Failed> {
+    let file = sources().join("cpp/wide.cc");
+    let text = fs::read_to_string(&file)?;
+    let bench = Bench::new("wide", "g++", &["-O0"], &[file])?;
+    bench.record(&[]);
+    let all = "printf(\"%zu %d %d\\n\", table.size(), a::b::deep, hidden); int two = a::b::twice(count); \
+               for (auto &one : table) printf(\"%s=%d\\n\", one.first.c_str(), one.second); \
+               std::cout << box.inside << two << hidden << std::endl;";
+    let places = [
+        (
+            "// references",
+            "printf(\"%d %d %zu %d %d\\n\", sum, count, all.size(), one->id, one->area());",
+        ),
+        (
+            "// a template's member",
+            "printf(\"%s %d %d %d\\n\", inside.c_str(), n, plus, this->n);",
+        ),
+        ("// all of it", all),
+    ];
+    let places =
+        places.map(|(comment, code)| (format!("wide.cc:{}", line_with(&text, comment)), code));
+    let args: Vec<&str> = places
+        .iter()
+        .flat_map(|(place, code)| ["--at", place, code])
+        .collect();
+    let outcome = bench.probe(&args);
+    let expected = "hello 1 2 1\n0 0 2 7 4\n4 1 2 7 9\n2 9 5\nx=3\ny=4\nhello!46\n";
+    same(&told(&outcome)?, expected, &outcome)
+}
+
+const RUST: &str = "struct Point { x: i32, y: i64 }
+#[inline(never)]
+fn weigh(p: &Point, scale: i32) -> i64 {
+    p.y + (p.x * scale) as i64
+}
+fn main() {
+    let mut sum = 0;
+    for n in 0..3 {
+        sum += weigh(&Point { x: n, y: 2 }, 10);
+    }
+    println!(\"{sum}\");
+}
+";
+
+/// A program that isn't C: its variables by types from debugging information.
+fn rust() -> Result<(), Failed> {
+    let dir = scratch::root().join("probe.rust.source");
+    fs::create_dir_all(&dir)?;
+    let file = dir.join("program.rs");
+    fs::write(&file, RUST)?;
+    let dir = scratch::fresh("probe.rust");
+    let program = dir.join("program");
+    let mut command = Command::new("rustc");
+    command
+        .args(["-g", "-C", "panic=abort", "-o"])
+        .arg(&program);
+    let done = command.arg(&file).output()?;
+    check_compiled(&done)?;
+    let bench = Bench::of(program, dir);
+    bench.record(&[]);
+    let code = "printf(\"%d %ld %d\\n\", p->x, p->y, scale);";
+    let outcome = bench.probe(&["--at", "program.rs:4", code]);
+    same(&told(&outcome)?, "0 2 10\n1 2 10\n2 2 10\n", &outcome)
 }
 
 fn wrong() -> Result<(), Failed> {
@@ -537,6 +700,7 @@ fn wrong() -> Result<(), Failed> {
 
 /// A program of the distribution, whose allocations are counted.
 struct Program {
+    /// Its file, and what it does there.
     name: &'static str,
     args: &'static [&'static str],
     /// Run by default; the others are long.
@@ -575,7 +739,7 @@ all = [threading.Thread(target=work, args=(5000,)) for n in range(4)]
 const PROGRAMS: [Program; 20] = [
     usual("sort", &["-n", "--parallel=2", "text"]),
     usual("xz", &["-T2", "-k", "-c", "text"]),
-    usual("python3", &["-c", SIGNALLED]),
+    usual("python3 signals", &["-c", SIGNALLED]),
     long(
         "bash",
         &[
@@ -590,7 +754,7 @@ const PROGRAMS: [Program; 20] = [
             "$SIG{USR1} = sub { $n{$n++} = [1] }; kill USR1 => $$ for 1..100; print scalar(keys %n)",
         ],
     ),
-    long("/usr/bin/python3", &["-c", THREADED]),
+    long("python3 threads", &["-c", THREADED]),
     long("gzip", &["-c", "text"]),
     long("bzip2", &["-k", "-c", "text"]),
     long("zstd", &["-T2", "-k", "-c", "text"]),
@@ -618,19 +782,15 @@ const PROGRAMS: [Program; 20] = [
 
 /// Debug code in a program's hottest functions: every checksum of registers and memory that was recorded still agrees.
 fn real(program: &Program) -> Result<(), Failed> {
-    let name = program.name.trim_start_matches("/usr/bin/");
-    let dir = scratch::fresh(&format!("probe.real.{}", program.name.replace('/', "_")));
+    let name = program.name.split(' ').next().unwrap_or_default();
+    let dir = scratch::fresh(&format!("probe.real.{}", program.name.replace(' ', ".")));
     let lines: String = (0..4000)
         .map(|n| format!("{}\n", n * 7919 % 10007))
         .collect();
     fs::write(dir.join("text"), &lines)?;
     fs::write(dir.join("other"), lines.replace("9\n", "8\n"))?;
     fs::write(dir.join("numbers"), "scale=200\n4*a(1)\nquit\n")?;
-    let mut job = Job::new(Path::new("/usr/bin").join(name), &dir);
-    let recordings = dir.join("recordings").display().to_string();
-    job.env.push(("CLEW_DIR".into(), recordings));
-    job.timeout = Duration::from_secs(120);
-    let bench = Bench { dir, job };
+    let bench = Bench::of(Path::new("/usr/bin").join(name), dir);
     let outcome = bench.record(program.args);
     check(
         !outcome.stdout.is_empty() || name == "python3",

@@ -71,6 +71,10 @@ pub struct Probe {
     #[arg(long, value_enum, default_value_t = OnError::Stop)]
     pub on_error: OnError,
 
+    /// Probe parts of the recording at once, on all cores: variables of the debug code begin anew in each part
+    #[arg(long)]
+    pub parallel: bool,
+
     /// A probe that takes more ticks doesn't end
     #[arg(long, value_name = "N", default_value_t = MOST_TICKS)]
     pub most_ticks: u64,
@@ -213,7 +217,11 @@ fn compiled(line: &Probe, debugger: &mut Debugger, out: &mut Out<'_>) -> i32 {
     for note in &prepared.notes {
         eprintln!("clew: {}", text::plain(note));
     }
-    let (failures, probed) = run(debugger, &prepared, (&line.from, &line.to), out);
+    if let (true, Some(why)) = (line.parallel, prepared.needs_the_whole_way()) {
+        return wrong(&format!("--parallel can't be used: {why}"));
+    }
+    let way = (&line.from[..], &line.to[..]);
+    let (failures, probed) = run(debugger, &prepared, way, line.parallel, out);
     done(debugger);
     for words in &failures {
         eprintln!("clew: {}", text::plain(words));
@@ -235,7 +243,8 @@ fn compiled(line: &Probe, debugger: &mut Debugger, out: &mut Out<'_>) -> i32 {
 fn run(
     debugger: &mut Debugger,
     prepared: &Prepared,
-    (from, to): (&str, &str),
+    way: (&str, &str),
+    parts: bool,
     out: &mut Out<'_>,
 ) -> (Vec<String>, clew_debugger::Result<Probed>) {
     let mut failures = Vec::new();
@@ -252,7 +261,7 @@ fn run(
         }
         let _ = out.to.flush();
     };
-    let probed = debugger.probe(&prepared.module, from, to, &mut sink);
+    let probed = debugger.probe(&prepared.module, way, parts, &mut sink);
     let words = failures.iter().map(|failed| {
         let position = failed.at.map_or_else(String::new, |hit| {
             format!(" (at {}+{})", hit.at.event, hit.at.ticks)
@@ -300,7 +309,7 @@ pub fn told(debugger: &mut Debugger, probes: &[(String, String)]) -> Result<Stri
         json: false,
         begins: true,
     };
-    let (failures, probed) = run(debugger, &prepared, ("start", "end"), &mut out);
+    let (failures, probed) = run(debugger, &prepared, ("start", "end"), false, &mut out);
     drop(out);
     let mut told = String::from_utf8_lossy(&printed).into_owned();
     if !told.is_empty() && !told.ends_with('\n') {

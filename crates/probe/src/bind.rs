@@ -295,6 +295,7 @@ impl<'a> Binder<'a> {
                 .named(self.modules, &path, wanted)
                 .unwrap_or_default(),
         );
+        let is_variable = found.iter().any(|one| one.kind == Kind::Variable);
         for one in found {
             let image = self.modules.modules().find(|image| {
                 image.bias == one.bias && std::sync::Arc::ptr_eq(&image.module, &one.entry.module)
@@ -330,17 +331,9 @@ impl<'a> Binder<'a> {
                     size,
                 });
             }
-            // Optimised as a whole, a program has variables whose places only the symbol table knows.
-            let symbols = image.module.symbols_named(path.last()).ok()?;
-            if let [symbol] = &symbols[..]
-                && symbol.kind == SymbolKind::Data
-            {
-                return Some(Global {
-                    address: format!("{:#x}UL", symbol.address.wrapping_add(image.bias)),
-                    of,
-                    size,
-                });
-            }
+        }
+        if is_variable {
+            return None;
         }
         // What only the symbol table knows.
         let functions = self.modules.functions_named(name).ok()?;
@@ -352,11 +345,27 @@ impl<'a> Binder<'a> {
         })
     }
 
+    /// Optimised as a whole, a program has variables whose places only the symbol table knows.
+    fn datum(&self, name: &str) -> Option<Global> {
+        let image = self.modules.find(self.unit?)?;
+        let symbols = image.module.symbols_named(name).ok()?;
+        match &symbols[..] {
+            [symbol] if symbol.kind == SymbolKind::Data => Some(Global {
+                address: format!("{:#x}UL", symbol.address.wrapping_add(image.bias)),
+                of: Type::Void,
+                size: Some(symbol.size),
+            }),
+            _ => None,
+        }
+    }
+
     fn global_text(&mut self, name: &str, declared: bool) -> Option<String> {
         if let Some(known) = self.globals.get(name) {
             return known.clone();
         }
-        let text = self.global(name).and_then(|global| {
+        let global = self.global(name);
+        let global = global.or_else(|| declared.then(|| self.datum(name)).flatten());
+        let text = global.and_then(|global| {
             let of = match (declared, &global.of) {
                 (true, _) => name.to_string(),
                 (false, Type::Void) => "long (void)".into(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use clew_debugger::{Debugger, Spot};
 use clew_symbols::variables::Catalog;
-use clew_symbols::{Function, Image, Modules};
+use clew_symbols::{Function, Image, Modules, NameKind};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 use object::elf;
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
@@ -28,38 +28,56 @@ pub fn addresses(debugger: &mut Debugger, place: &str) -> Result<(Vec<u64>, bool
         return Ok((returns, true));
     }
     let spot: Spot = place.parse()?;
-    let mut addresses = debugger.addresses(&spot)?;
-    if matches!(spot, Spot::Line { .. }) {
-        let modules = debugger.modules()?;
-        for address in &mut addresses {
-            *address = behind_frame(&modules, *address);
+    let addresses = match &spot {
+        Spot::Function(name) => functions(debugger, &spot, name)?,
+        Spot::Line { .. } => {
+            let addresses = debugger.addresses(&spot)?;
+            let modules = debugger.modules()?;
+            let behind = |address: &u64| behind_frame(&modules, *address);
+            addresses.iter().map(behind).collect()
         }
-    }
-    if matches!(spot, Spot::Function(_)) {
-        let modules = debugger.modules()?;
-        let catalog = debugger.catalog();
-        // Of several functions of that name, those whose variables are known.
-        let is_known = |pc: &u64| {
-            let image = modules.find(*pc);
-            image.is_some_and(|image| {
-                matches!(catalog.compiled(image, image.local(*pc)), Ok(Some(_)))
-            })
-        };
-        if addresses.iter().any(is_known) {
-            addresses.retain(is_known);
-        }
-        // And those of the program itself: libraries have many short names.
-        if let Some(program) = program(&modules) {
-            let is_its = |pc: &u64| program.is_of(&modules, *pc);
-            if addresses.iter().any(is_its) {
-                addresses.retain(is_its);
-            }
-        }
-        for address in &mut addresses {
-            *address = where_known(catalog, &modules, *address);
-        }
-    }
+        Spot::Address(_) => debugger.addresses(&spot)?,
+    };
     Ok((addresses, false))
+}
+
+/// Where functions of that name begin, inlined ones of the program too.
+fn functions(debugger: &mut Debugger, spot: &Spot, name: &str) -> Result<Vec<u64>, Error> {
+    let found = debugger.addresses(spot);
+    let modules = debugger.modules()?;
+    let catalog = debugger.catalog();
+    let program = program(&modules);
+    let copies = program
+        .as_ref()
+        .map(|program| program.inlined(name))
+        .unwrap_or_default();
+    let mut addresses = match found {
+        Ok(addresses) => addresses,
+        Err(_) if !copies.is_empty() => Vec::new(),
+        Err(error) => return Err(error.into()),
+    };
+    // Of several functions of that name, those whose variables are known.
+    let is_known = |pc: &u64| {
+        let image = modules.find(*pc);
+        image.is_some_and(|image| matches!(catalog.compiled(image, image.local(*pc)), Ok(Some(_))))
+    };
+    if addresses.iter().any(is_known) {
+        addresses.retain(is_known);
+    }
+    // And those of the program itself: libraries have many short names.
+    if let Some(program) = &program {
+        let is_its = |pc: &u64| program.is_of(&modules, *pc);
+        if addresses.iter().any(is_its) || !copies.is_empty() {
+            addresses.retain(is_its);
+        }
+    }
+    for address in &mut addresses {
+        *address = where_known(catalog, &modules, *address);
+    }
+    addresses.extend(copies);
+    addresses.sort_unstable();
+    addresses.dedup();
+    Ok(addresses)
 }
 
 /// The program itself: what has `main`.
@@ -71,6 +89,17 @@ pub struct Program {
 impl Program {
     pub fn is(&self, image: &Image) -> bool {
         image.bias == self.image.bias && Arc::ptr_eq(&image.module, &self.image.module)
+    }
+
+    /// Where calls of a function are inlined.
+    fn inlined(&self, name: &str) -> Vec<u64> {
+        let module = &self.image.module;
+        let dies = module.dies_named(name, NameKind::Function);
+        let copies = dies.unwrap_or_default().into_iter();
+        let copies = copies.flat_map(|die| module.inlined_copies(die).unwrap_or_default());
+        copies
+            .map(|copy| copy.wrapping_add(self.image.bias))
+            .collect()
     }
 
     fn is_of(&self, modules: &Modules, pc: u64) -> bool {

@@ -35,9 +35,22 @@ pub struct Prepared {
     pub(crate) symbols: Option<clew_symbols::Module>,
     /// Files of debug code, as its debugging information calls them.
     pub(crate) files: Vec<String>,
+    /// Something runs at the end.
+    at_end: bool,
 }
 
 impl Prepared {
+    /// Why debug code can't run in parts of the way, if so.
+    pub fn needs_the_whole_way(&self) -> Option<&'static str> {
+        match self.at_end {
+            true => Some("CLEW_AT_END would run at the end of each part"),
+            false if self.labels.iter().any(String::is_empty) => {
+                Some("it uses an argument that is known by what came in at the function's entry")
+            }
+            false => None,
+        }
+    }
+
     /// How often debug code ran, of how often each probe did.
     pub fn runs(&self, hits: &[u64]) -> u64 {
         let named = hits.iter().zip(&self.labels);
@@ -311,6 +324,7 @@ impl Maker<'_> {
             notes: self.notes,
             symbols,
             files: self.files,
+            at_end: !self.ends.is_empty(),
         })
     }
 
@@ -352,7 +366,8 @@ impl Maker<'_> {
                 ..Way::default()
             },
         };
-        let mut text = String::new();
+        // Functions of the program that have no code of their own come along, and look at its registers.
+        let mut text = String::from("#line 1 \"clew-own\"\n#include \"clew.h\"\n");
         if has_source {
             text += &format!("#line 1 \"{}\"\n{}\n", unit.source.display(), unit.text);
         }
@@ -362,7 +377,7 @@ impl Maker<'_> {
             true => "extern \"C\" ",
             false => "",
         };
-        text += &format!("#line 1 \"clew-own\"\n{INCLUDED}#include \"clew.h\"\n");
+        text += &format!("#line 1 \"clew-own\"\n{INCLUDED}");
         for (number, (path, helper)) in self.helpers.iter().enumerate() {
             let name = format!("clew-own-helper-{number}");
             text += &format!("#line 1 \"{name}\"\n{helper}\n");
@@ -402,13 +417,20 @@ impl Maker<'_> {
         let made =
             rewrite(&expanded, way.cpp, &own, repeated, &mut binder).map_err(Error::Compiler)?;
         let mut errors = std::mem::take(&mut binder.errors);
+        let real = |file: &String| {
+            let found = files.iter().find(|(own, _)| own == file);
+            found.map_or(file.clone(), |(_, real)| real.clone())
+        };
         for (file, line, name) in &made.writes {
-            let file = files
-                .iter()
-                .find(|(own, _)| own == file)
-                .map_or(file, |(_, real)| real);
             errors.push(format!(
-                "{file}:{line}: a probe can't write to the program: {name} is its variable"
+                "{}:{line}: a probe can't write to the program: {name} is its variable",
+                real(file)
+            ));
+        }
+        for (file, line, name) in &made.missing {
+            errors.push(format!(
+                "{}:{line}: {name} isn't in the recorded program: the compiler has left it out",
+                real(file)
             ));
         }
         if !errors.is_empty() {
