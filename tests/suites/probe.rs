@@ -740,14 +740,14 @@ const PROGRAMS: [Program; 20] = [
     usual("sort", &["-n", "--parallel=2", "text"]),
     usual("xz", &["-T2", "-k", "-c", "text"]),
     usual("python3 signals", &["-c", SIGNALLED]),
-    long(
+    usual(
         "bash",
         &[
             "-c",
             "trap 'n=$((n+1))' USR1; for i in 1 2 3 4 5; do kill -USR1 $$; a[$i]=$n; done; echo ${a[@]}",
         ],
     ),
-    long(
+    usual(
         "perl",
         &[
             "-e",
@@ -755,7 +755,13 @@ const PROGRAMS: [Program; 20] = [
         ],
     ),
     long("python3 threads", &["-c", THREADED]),
-    long("gzip", &["-c", "text"]),
+    long(
+        "dash",
+        &[
+            "-c",
+            "n=0; while read a; do n=$((n + a)); done <text; echo $n",
+        ],
+    ),
     long("bzip2", &["-k", "-c", "text"]),
     long("zstd", &["-T2", "-k", "-c", "text"]),
     long("grep", &["-c", "7.*7", "text"]),
@@ -768,7 +774,7 @@ const PROGRAMS: [Program; 20] = [
     long("ls", &["-l", "/usr/bin"]),
     long("tar", &["cf", "-", "text"]),
     long("diff", &["text", "other"]),
-    long("bc", &["-q", "numbers"]),
+    long("bc", &["-q", "-l", "numbers"]),
     long("objdump", &["-d", "/bin/true"]),
     long("openssl", &["dgst", "-sha256", "text"]),
     long(

@@ -5,6 +5,7 @@
 //! guest's segment bases; what that writes is put back at the probe's end. Who goes from one world to the other leaves the
 //! cache, because neither can fetch the other's code.
 
+use std::collections::hash_map::Entry;
 use std::io;
 
 use rustc_hash::FxHashMap;
@@ -419,10 +420,10 @@ impl Runner {
         // What isn't there can't be written either.
         let (mut page, end) = (addr & !(PAGE - 1), addr.saturating_add(len));
         while page < end {
-            if !self.kept.contains_key(&page) {
+            if let Entry::Vacant(kept) = self.kept.entry(page) {
                 let mut bytes = vec![0; PAGE as usize];
                 if access::read_bytes(page, &mut bytes).is_ok() {
-                    self.kept.insert(page, bytes);
+                    kept.insert(bytes);
                 }
             }
             page += PAGE;
