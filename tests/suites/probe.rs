@@ -20,6 +20,10 @@ fn main() {
         Trial::test("print", print),
         Trial::test("optimised", optimised),
         Trial::test("returns", returns),
+        Trial::test("every call", every_call),
+        Trial::test("dropped", dropped),
+        Trial::test("commands", commands),
+        Trial::test("no compiler", no_compiler),
         Trial::test("threads", threads),
         Trial::test("call-backs", call_backs),
         Trial::test("events", events),
@@ -225,6 +229,125 @@ fn optimised() -> Result<(), Failed> {
     let code = "printf(\"%d %d %ld %d\\n\", p->x, scale, total, p->next ? 1 : 0);";
     let outcome = bench.probe(&["--at", "weigh", code]);
     same(&told(&outcome)?, "1 10 0 1\n3 10 12 0\n", &outcome)
+}
+
+const EARLY: &str = "#include <stdio.h>
+static volatile int ready, made;
+static __attribute__((noipa)) void init(void) { ready = 1; }
+static __attribute__((noipa)) int get(int n)
+{
+    if (__builtin_expect(!ready, 0)) {
+        init();
+        return n;
+    }
+    int sum = made * n;
+    made++;
+    return sum;
+}
+int main(void)
+{
+    for (int n = 0; n < 4; n++)
+        printf(\"%d\\n\", get(n));
+    return 0;
+}
+";
+
+/// A function's calls are all seen, also those that leave it before what it mostly does.
+fn every_call() -> Result<(), Failed> {
+    for optimised in ["-O0", "-O1", "-O2", "-O3"] {
+        let name = format!("early{optimised}");
+        let bench = Bench::text(&name, &[optimised], EARLY, "c")?;
+        bench.record(&[]);
+        let outcome = bench.probe(&["--at", "get", "printf(\"%d\\n\", n);"]);
+        same(&told(&outcome)?, "0\n1\n2\n3\n", &outcome)?;
+    }
+    // libc's, known by its own debugging information or by its symbol alone.
+    let bench = Bench::text("early.libc", &["-O0"], EARLY, "c")?;
+    bench.record(&[]);
+    let outcome = bench.probe(&["--at", "malloc", "printf(\"%d\\n\", __clew_hit.r[7] > 0);"]);
+    same(&told(&outcome)?, "1\n", &outcome)
+}
+
+/// A variable that the compiler has dropped is an error that says where it is.
+fn dropped() -> Result<(), Failed> {
+    let text = "#include <stdio.h>
+static __attribute__((noipa)) int twice(int n) { return 2 * n; }
+static __attribute__((noipa)) int work(int n)
+{
+    int first = twice(n);
+    int second = twice(first + 1);
+    int third = twice(7);
+    return second + third;
+}
+int main(void) { printf(\"%d\\n\", work(3)); return 0; }
+";
+    let bench = Bench::text("dropped", &["-O2"], text, "c")?;
+    bench.record(&[]);
+    let at = |line: &str| bench.probe(&["--at", line, "printf(\"%d\\n\", first);"]);
+    let outcome = at("program.c:8");
+    let words = String::from_utf8_lossy(&outcome.stderr).into_owned();
+    check(code(&outcome) == Some(2), "an error", &outcome)?;
+    check(
+        words.contains("first has no value where the probe runs"),
+        "with its name",
+        &outcome,
+    )?;
+    check(
+        words.contains("it is there in lines 6"),
+        "and lines",
+        &outcome,
+    )?;
+    let outcome = at("program.c:6");
+    same(&told(&outcome)?, "6\n", &outcome)
+}
+
+/// Without a compiler expressions can be printed, and the message says what to install.
+fn no_compiler() -> Result<(), Failed> {
+    let mut bench = Bench::text("nocompiler", &["-O0"], SUM, "c")?;
+    bench.record(&[]);
+    bench.job.env.push(("PATH".into(), "/nowhere".into()));
+    let outcome = bench.probe(&["--at", "weigh", "int n;"]);
+    let words = String::from_utf8_lossy(&outcome.stderr).into_owned();
+    check(
+        code(&outcome) == Some(2) && words.contains("install gcc"),
+        "what to install",
+        &outcome,
+    )?;
+    let outcome = bench.probe(&["--at", "weigh", "--print", "scale"]);
+    let text = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    check(text.lines().count() == 2, "two calls", &outcome)
+}
+
+/// Headers and macros are those that the program was compiled with.
+fn commands() -> Result<(), Failed> {
+    let dir = scratch::fresh("probe.commands.source");
+    fs::create_dir(dir.join("include"))?;
+    fs::write(
+        dir.join("include/shape.h"),
+        "struct shape { int sides[SIDES]; int last; };\n#define LAST(s) ((s)->last)\n",
+    )?;
+    let file = dir.join("program.c");
+    fs::write(
+        &file,
+        "#include \"shape.h\"
+static int weigh(struct shape *s) { return s->last; }
+int main(void) { struct shape s = {{1, 2, 3, 4, 5}, 9}; return weigh(&s) - 9; }
+",
+    )?;
+    let include = format!("-I{}", dir.join("include").display());
+    let commands = format!(
+        "[{{\"directory\": \"{0}\", \"file\": \"program.c\", \"command\": \"cc -DSIDES=5 {include} -c program.c\"}}]",
+        dir.display()
+    );
+    fs::write(dir.join("compile_commands.json"), commands)?;
+    let bench = Bench::new("commands", "gcc", &["-O0", "-DSIDES=5", &include], &[file])?;
+    bench.record(&[]);
+    let outcome = bench.probe(&[
+        "--at",
+        "weigh",
+        "printf(\"%d %d\\n\", LAST(s), s->sides[4]);",
+    ]);
+    same(&told(&outcome)?, "9 5\n", &outcome)
 }
 
 const GONE: &str = "#include <stdio.h>

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use clew_debugger::{Debugger, Spot};
+use clew_symbols::gimli::constants as dw;
 use clew_symbols::variables::Catalog;
 use clew_symbols::{Function, Image, Modules, NameKind};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
@@ -146,16 +147,34 @@ fn where_known(catalog: &Catalog, modules: &Modules, body: u64) -> u64 {
         });
         Some(known && numbers.entered.is_empty())
     };
-    if all_known(body) != Some(false) {
-        return body;
-    }
     let entry = || {
         let image = modules.find(body)?;
         let function = image.module.function_at(image.local(body)).ok()??;
-        Some(function.entry.wrapping_add(image.bias))
+        let entry = function.entry.wrapping_add(image.bias);
+        let file = std::fs::read(image.module.path()).ok()?;
+        let behind = instructions(&file, &function).into_iter().filter(|one| {
+            (function.entry..image.local(body)).contains(&one.ip())
+                && !matches!(one.flow_control(), FlowControl::Next | FlowControl::Call)
+        });
+        Some((entry, behind.count() == 0))
+    };
+    // Not optimised, arguments have one place, which is theirs once the frame is made.
+    let in_frame = || {
+        let image = modules.find(body)?;
+        let scope = catalog.scope(image, image.local(body)).ok()??;
+        let mut all = scope.blocks.iter().flat_map(|block| &block.variables);
+        Some(all.any(|variable| {
+            let place = variable.entry.attribute(dw::DW_AT_location);
+            let place = place.ok().flatten();
+            variable.parameter && place.is_some_and(|place| place.exprloc_value().is_some())
+        }))
     };
     match entry() {
-        Some(entry) if all_known(entry) == Some(true) => entry,
+        // Who begins the function may not come to its body: an optimiser mixes both.
+        Some((entry, false)) if in_frame() != Some(true) => entry,
+        Some((entry, true)) if all_known(body) == Some(false) && all_known(entry) == Some(true) => {
+            entry
+        }
         _ => body,
     }
 }
