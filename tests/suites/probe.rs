@@ -26,6 +26,8 @@ fn main() {
         Trial::test("no compiler", no_compiler),
         Trial::test("threads", threads),
         Trial::test("call-backs", call_backs),
+        Trial::test("watched", watched),
+        Trial::test("other source", other_source),
         Trial::test("events", events),
         Trial::test("entry values", entry_values),
         Trial::test("gdb", gdb),
@@ -425,6 +427,59 @@ fn threads() -> Result<(), Failed> {
     same(
         &told(&outcome)?,
         "1 1000 1000 1000 1000 wrong 0\n",
+        &outcome,
+    )
+}
+
+/// Elements, what pointers point at, and as many bytes as are wanted.
+fn watched() -> Result<(), Failed> {
+    let text = "struct pair { int a, b; };
+static struct pair table[4];
+static char text[64];
+int main(int argc, char **argv)
+{
+    for (int n = 0; n < 12; n++) {
+        table[n % 4].b = n;
+        table[n % 4].a = n;
+    }
+    for (int n = 0; n < 64; n++)
+        text[n] = n;
+    return table[2].b != 10;
+}
+";
+    let bench = Bench::text("watched", &["-O0"], text, "c")?;
+    bench.record(&[]);
+    let helpers = bench.dir.join("helpers.c");
+    fs::write(
+        &helpers,
+        "static int writes, reads, some;
+CLEW_ON_WRITE(table[2].b) { writes++; }
+CLEW_ON_READ(table[(1 + 1)].b) { reads++; }
+CLEW_ON_ACCESS(*&text[8], 16) { some++; }
+CLEW_AT_END { printf(\"%d %d %d\\n\", writes, reads, some); }
+",
+    )?;
+    let outcome = bench.probe(&["--with", &path(&helpers)]);
+    same(&told(&outcome)?, "3 1 16\n", &outcome)
+}
+
+/// A copy that isn't the file that was compiled is noticed.
+fn other_source() -> Result<(), Failed> {
+    let bench = Bench::text("other", &["-O0"], SUM, "c")?;
+    bench.record(&[]);
+    let copy = bench.dir.join("program.c");
+    let region = "rdb_begin\nprintf(\"%d\\n\", p->x);\nrdb_end\n    int sum = ";
+    fs::write(&copy, SUM.replace("    int sum = ", region))?;
+    let outcome = bench.probe(&[&path(&copy)]);
+    same(&told(&outcome)?, "1\n3\n", &outcome)?;
+    let words = |outcome: &Outcome| String::from_utf8_lossy(&outcome.stderr).into_owned();
+    check(!words(&outcome).contains("differ"), "the same", &outcome)?;
+    let other = SUM.replace("return sum;", "return sum + 0;");
+    fs::write(&copy, other.replace("    int sum = ", region))?;
+    let outcome = bench.probe(&[&path(&copy)]);
+    check(
+        words(&outcome).contains("they differ in line 8"),
+        "another one",
         &outcome,
     )
 }

@@ -99,7 +99,7 @@ program's variables and calls its functions, has a libc of its own, and can chan
 registers and memory are compared with the recording's checksums. It is compiled by the installed gcc.
 
 A file --with may have call-backs: CLEW_ON_CALL(function), CLEW_ON_RETURN(function), CLEW_ON_SYSCALL(name), \
-CLEW_ON_READ(global), CLEW_ON_WRITE(global), CLEW_ON_ACCESS(global), CLEW_ON_THREAD, CLEW_ON_SIGNAL and CLEW_AT_END, each \
+CLEW_ON_READ(expression), CLEW_ON_WRITE(expression), CLEW_ON_ACCESS(expression, bytes), CLEW_ON_THREAD, CLEW_ON_SIGNAL and CLEW_AT_END, each \
 followed by a body in braces. More is in docs/probe.md.
 
 Exit status: 0 if debug code ran; 1 if none was reached; 2 for a wrong command line, or debug code that can't be compiled; \
@@ -203,6 +203,7 @@ fn compiled(line: &Probe, debugger: &mut Debugger, out: &mut Out<'_>) -> i32 {
             .map(String::from)
             .collect(),
         where_available: line.where_available,
+        from: line.from.trim().into(),
         how: How {
             strict: line.strict,
             stop_at_errors: line.on_error == OnError::Stop,
@@ -295,6 +296,7 @@ pub fn told(debugger: &mut Debugger, probes: &[(String, String)]) -> Result<Stri
         with: Vec::new(),
         options: Vec::new(),
         where_available: false,
+        from: "start".into(),
         how: How {
             strict: false,
             stop_at_errors: true,
@@ -332,18 +334,11 @@ fn print(line: &Probe, debugger: &mut Debugger, out: &mut Out<'_>, expressions: 
     let expressions = split(expressions);
     let mut spots: Vec<Spot> = Vec::new();
     for place in &line.at {
-        let found = match place.strip_suffix('$') {
-            Some(_) => match clew_probe::returns(debugger, place) {
-                Ok(returns) => returns.into_iter().map(Spot::Address).collect(),
-                Err(clew_probe::Error::Debugger(error)) => return failed(&error),
-                Err(error) => return wrong(&error.to_string()),
-            },
-            None => match place.parse() {
-                Ok(spot) => vec![spot],
-                Err(error) => return failed(&error),
-            },
-        };
-        spots.extend(found);
+        match clew_probe::addresses(debugger, place) {
+            Ok(found) => spots.extend(found.into_iter().map(Spot::Address)),
+            Err(clew_probe::Error::Debugger(error)) => return failed(&error),
+            Err(error) => return wrong(&error.to_string()),
+        }
     }
     if spots.is_empty() {
         return wrong("--print needs --at PLACE");

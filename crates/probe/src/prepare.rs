@@ -18,6 +18,7 @@ use crate::bind::{Binder, Piece, RETURNED};
 use crate::compile::{self, Scratch, Way};
 use crate::rewrite::rewrite;
 use crate::types::Types;
+use crate::watched::{self, Watched};
 use crate::{Error, Request, module, places, regions};
 
 const HEADER: &str = include_str!("../module/clew.h");
@@ -197,6 +198,25 @@ fn collect(
     Ok(units.into_values().collect())
 }
 
+/// That a copy without its regions isn't the file that was compiled, where that is still there.
+fn differs(unit: &Unit) -> Option<String> {
+    let compiled = source_of(unit.compiled.as_ref()?);
+    let first = read(&compiled).ok()?;
+    let mut lines = (1..).zip(unit.text.lines().zip(first.lines()));
+    let differs = lines.find_map(|(n, (one, other))| (one != other).then_some(n));
+    let count = unit.text.lines().count().min(first.lines().count());
+    let line = match differs {
+        Some(line) => line,
+        None if unit.text.lines().count() == first.lines().count() => return None,
+        None => count + 1,
+    };
+    Some(format!(
+        "{} without its debug code isn't {}: they differ in line {line}, and lines of the recorded program may be others",
+        unit.source.display(),
+        compiled.display()
+    ))
+}
+
 /// Functions whose calls or returns a file of debug code asks for, by the names of its pieces.
 fn asked(text: &str) -> Vec<(String, String)> {
     let mut all = Vec::new();
@@ -217,10 +237,15 @@ fn asked(text: &str) -> Vec<(String, String)> {
 pub fn prepare(debugger: &mut Debugger, request: &Request) -> Result<Prepared, Error> {
     let modules = debugger.modules()?;
     let mut units = collect(debugger, &modules, request)?;
+    let copies = units
+        .iter()
+        .filter(|unit| request.sources.contains(&unit.source));
+    let notes = copies.filter_map(differs).collect();
     let mut helpers = Vec::new();
     let mut called: BTreeMap<String, Piece> = BTreeMap::new();
+    let mut watched = Watched::new();
     for path in &request.with {
-        let text = read(path)?;
+        let text = watched::named(debugger, &request.from, &read(path)?, &mut watched)?;
         for (piece, place) in asked(&text) {
             let (mut pcs, returns) = places::addresses(debugger, &place)?;
             if let Some(pc) = pcs.first()
@@ -266,11 +291,12 @@ pub fn prepare(debugger: &mut Debugger, request: &Request) -> Result<Prepared, E
         debugger,
         helpers,
         called,
+        watched,
         probes: Vec::new(),
         labels: Vec::new(),
         entries: Vec::new(),
         ends: Vec::new(),
-        notes: Vec::new(),
+        notes,
         files: Vec::new(),
     };
     maker.make(&units)
@@ -283,6 +309,7 @@ struct Maker<'a> {
     debugger: &'a Debugger,
     helpers: Vec<(PathBuf, String)>,
     called: BTreeMap<String, Piece>,
+    watched: Watched,
     probes: Vec<Probe>,
     labels: Vec<String>,
     entries: Vec<String>,
@@ -560,13 +587,13 @@ impl Maker<'_> {
             .and_then(|rest| rest.split_once('_'))
             && ["read", "write", "access"].contains(&kind)
         {
-            let global = binder.global(variable);
-            let place = global.and_then(|global| {
+            let place = self.watched.get(variable).copied().or_else(|| {
+                let global = binder.global(variable)?;
                 let digits = global.address.strip_prefix("0x")?.strip_suffix("UL")?;
                 Some((u64::from_str_radix(digits, 16).ok()?, global.size?))
             });
             let (addr, len) = place.ok_or_else(|| {
-                Error::Place(format!("{variable} isn't a global variable of the program: only those can be watched by a probe"))
+                Error::Place(format!("{variable} isn't a variable of the program that can be watched: it has no place in memory"))
             })?;
             let when = When::Access {
                 addr,
