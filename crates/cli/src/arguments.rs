@@ -124,6 +124,14 @@ pub enum Command {
     #[command(after_help = crate::probe::HELP)]
     Probe(crate::probe::Probe),
 
+    /// Serve an editor: the Debug Adapter Protocol
+    #[command(after_help = crate::serving::dap::HELP)]
+    Dap(crate::serving::dap::Dap),
+
+    /// Serve an agent: the Model Context Protocol
+    #[command(after_help = crate::serving::mcp::HELP)]
+    Mcp(crate::serving::mcp::Mcp),
+
     /// Make an exact recording of a woven one
     #[command(after_help = RELOG_HELP)]
     Relog(Relog),

@@ -29,6 +29,7 @@ mod record;
 mod recordings;
 mod replay;
 mod run;
+mod serving;
 mod slice;
 mod stack;
 mod text;
@@ -97,6 +98,8 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const 
         Ok(Command::Alerts(options)) => diagnose::alerts(&options, &envp),
         Ok(Command::Heap(options)) => diagnose::heap(&options, &envp),
         Ok(Command::Probe(options)) => probe::probe(&options, &envp),
+        Ok(Command::Dap(options)) => serving::dap::dap(&options, &envp),
+        Ok(Command::Mcp(options)) => serving::mcp::mcp(&options, &envp),
         Ok(Command::Relog(options)) => weave::relog(&options, &envp),
         Ok(Command::Ls(options)) => recordings::ls::ls(&options, &envp),
         Ok(Command::Info(options)) => recordings::info::info(&options, &envp),

@@ -15,6 +15,7 @@ use serde::{Serialize, Serializer};
 use crate::breakpoints::Breakpoints;
 use crate::statements::{Body, BodyKey};
 use crate::values::Kept;
+use crate::watching::Watchpoints;
 use crate::{Error, Result};
 
 /// One program's life in a recording, and a place in it.
@@ -25,6 +26,7 @@ pub struct Debugger {
     /// Values that were told of this position.
     pub(crate) kept: Kept,
     pub(crate) breakpoints: Breakpoints,
+    pub(crate) watchpoints: Watchpoints,
     /// Breakpoints that a front end keeps by itself.
     pub(crate) foreign: Vec<clew_timeline::Break>,
     pub(crate) bodies: HashMap<BodyKey, Arc<Body>>,
@@ -146,6 +148,7 @@ impl Debugger {
             timeline,
             kept: Kept::default(),
             breakpoints: Breakpoints::default(),
+            watchpoints: Watchpoints::default(),
             foreign: Vec::new(),
             bodies: HashMap::new(),
             images: None,

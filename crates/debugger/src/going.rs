@@ -9,6 +9,7 @@ use crate::breakpoints::BreakpointId;
 use crate::condition::Condition;
 use crate::debugger::{Debugger, Here};
 use crate::values::Node;
+use crate::watching::WatchpointId;
 use crate::{Error, Result, Spot};
 
 /// Where and why it stands now.
@@ -29,6 +30,8 @@ pub enum StopReason {
     /// It went where it was sent.
     Arrived,
     Breakpoints(Vec<BreakpointId>),
+    /// Forwards it stands behind what touched the memory, backwards before it.
+    Watchpoint(WatchpointId),
     /// Nothing more in that direction.
     Start,
     End,
@@ -48,6 +51,7 @@ pub(crate) enum Came {
     /// Number among the stoppers.
     Stopper(usize),
     Breakpoints(Vec<BreakpointId>),
+    Watchpoint(WatchpointId),
     Limit,
     Start,
     End,
@@ -59,6 +63,7 @@ impl Came {
         match self {
             Came::Stopper(_) => StopReason::Step,
             Came::Breakpoints(ids) => StopReason::Breakpoints(ids),
+            Came::Watchpoint(id) => StopReason::Watchpoint(id),
             Came::Limit => StopReason::Arrived,
             Came::Start => StopReason::Start,
             Came::End => StopReason::End,
@@ -74,7 +79,7 @@ impl Debugger {
     /// Goes on to the next breakpoint that counts, or the end; back to the last one, or the start.
     pub fn go(&mut self, direction: Direction) -> Result<Stop> {
         let came = self.search(direction, self.thread, &[], true, None)?;
-        if !matches!(came, Came::Breakpoints(_)) {
+        if !matches!(came, Came::Breakpoints(_) | Came::Watchpoint(_)) {
             self.thread = self.timeline.at().thread;
         }
         self.stop(came.reason())
@@ -153,8 +158,13 @@ impl Debugger {
             breaks.extend(self.breaks());
             breaks.extend(self.foreign.iter().cloned());
         }
+        let watches = match breakpoints {
+            true => self.watches(),
+            false => Vec::new(),
+        };
         self.timeline.set_stops(Stops {
             breaks,
+            watches,
             ..Stops::default()
         });
         let came = self.searched(direction, thread, stoppers, breakpoints, until);
@@ -179,7 +189,17 @@ impl Debugger {
                 Reason::Start => return Ok(Came::Start),
                 Reason::End(_) => return Ok(Came::End),
                 Reason::Interrupted => return Ok(Came::Interrupted),
-                Reason::Watch { .. } | Reason::Event(_) => continue,
+                Reason::Watch { watch, .. } => {
+                    self.thread = stop.thread;
+                    match self.watchpoints.all.get_mut(watch) {
+                        Some(one) => {
+                            one.hits += 1;
+                            return Ok(Came::Watchpoint(one.id));
+                        }
+                        None => continue,
+                    }
+                }
+                Reason::Event(_) => continue,
             }
             let registers = self.timeline.registers(stop.thread)?;
             if let Some(registers) = &registers

@@ -7,6 +7,7 @@
 //! * `debugger`: open, where, threads, stacks
 //! * `values`: scopes and value trees, expressions
 //! * `breakpoints`, `going`: where to stop; on to the next stop, and back
+//! * `watching`: memory to stop at
 //! * `statements`, `stepping`: the lines of a function; from line to line, into and out of calls
 //! * `condition`: what is asked in the midst of a run: is it this frame?
 //! * `images`: which files were mapped when
@@ -14,6 +15,7 @@
 //! * `calls`: all calls of a function
 //! * `probing`: what debug code that runs in a replay needs to know, and running it
 //! * `happenings`: output, threads' births and ends, exceptions
+//! * `code`: memory, instructions
 //! * `beneath`: what analyses of whole recordings stand on
 
 #![forbid(unsafe_code)]
@@ -22,6 +24,7 @@ mod beneath;
 mod breakpoints;
 mod calls;
 mod changes;
+mod code;
 mod condition;
 mod debugger;
 mod going;
@@ -31,17 +34,20 @@ mod probing;
 mod statements;
 mod stepping;
 mod values;
+mod watching;
 
 pub use beneath::SeenCalls;
 pub use breakpoints::{Breakpoint, BreakpointId, Spot, Wanted};
 pub use calls::{Call, Calls, Left, Named};
 pub use changes::{Change, Changes};
+pub use code::Code;
 pub use debugger::{Debugger, Frame, Here, Location, Process, Stack, ThreadInfo};
 pub use going::{Stop, StopReason};
 pub use happenings::{Happening, Written};
 pub use images::Loaded;
 pub use stepping::Step;
 pub use values::{Node, Scope, ScopeKind, ValueId};
+pub use watching::{Touch, Watchpoint, WatchpointId};
 
 pub use clew_timeline::{Direction, Position, Settings};
 
@@ -97,6 +103,13 @@ const _: () = {
     may_be_passed_on::<Debugger>();
     may_be_passed_on::<Error>();
 };
+
+impl Error {
+    /// Somebody wanted the work to end: nothing went wrong.
+    pub fn is_interrupted(&self) -> bool {
+        matches!(self, Error::Timeline(clew_timeline::Error::Interrupted))
+    }
+}
 
 fn meant(like: &[String]) -> String {
     match like {

@@ -10,7 +10,7 @@ pub mod report;
 pub mod rm;
 mod strip;
 
-pub use open::{Opened, open};
+pub use open::{NotOpened, Opened, open};
 
 use std::ffi::{CStr, OsStr};
 use std::path::{Path, PathBuf};

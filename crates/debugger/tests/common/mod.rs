@@ -26,7 +26,7 @@ pub fn test(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Tr
 
 /// A compiled and recorded guest.
 pub struct Guest {
-    folder: PathBuf,
+    pub folder: PathBuf,
     pub program: PathBuf,
     pub source: PathBuf,
     /// What it printed.
@@ -42,7 +42,7 @@ impl Drop for Guest {
 impl Guest {
     /// Compiles and records; `source` is a file of `guests`.
     pub fn new(source: &str, flags: &[&str]) -> Guest {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guests");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../debugger/tests/guests");
         let path = path.join(source);
         let name = format!(
             "clew-debugger-{}-{source}{}",
@@ -145,7 +145,7 @@ impl Guest {
 }
 
 /// The command under test: `CLEW`, or the one that was built beside this test.
-fn clew() -> PathBuf {
+pub fn clew() -> PathBuf {
     if let Some(path) = std::env::var_os("CLEW") {
         return path.into();
     }
