@@ -21,8 +21,16 @@ struct Case {
     known_wrong: bool,
 }
 
+/// A program, the variables of which one must be named, the lines of its accesses.
+type Bug = (
+    &'static str,
+    &'static [&'static str],
+    &'static [u64],
+    &'static [u64],
+);
+
 /// The hunt suite's bugs: variables, lines of the one and of the other side.
-const BUGS: &[(&str, &[&str], &[u64], &[u64])] = &[
+const BUGS: &[Bug] = &[
     ("aba", &["head"], &[18, 19], &[19, 31]),
     ("check_then_act", &["left"], &[13], &[21]),
     (

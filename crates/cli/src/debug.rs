@@ -12,6 +12,7 @@ use crate::recordings::{self, Opened};
 use crate::replay::CANT_REPLAY;
 use crate::run;
 use crate::{language, text, variables};
+use clew_debugger::Debugger;
 use clew_gdb::launch::{self, Folder};
 use clew_gdb::{Error, Helper, Session};
 use clew_recording::event::{StreamId, ThreadId};
@@ -50,6 +51,14 @@ impl Helper for Knowing<'_> {
     ) -> Result<(Option<Position>, String), String> {
         let (program, recording) = (&mut self.program, self.recording);
         crate::slice::walk::in_gdb(&mut self.slice, timeline, program, recording, words)
+    }
+
+    fn probe(
+        &mut self,
+        debugger: &mut Debugger,
+        probes: &[(String, String)],
+    ) -> Result<String, String> {
+        crate::probe::told(debugger, probes)
     }
 
     fn transition(

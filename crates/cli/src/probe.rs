@@ -8,7 +8,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use clew_debugger::{Debugger, Direction, Spot, StopReason, Wanted};
-use clew_probe::{How, Request};
+use clew_probe::{How, Prepared, Request};
+use clew_timeline::Probed;
 use clew_timeline::probing::{Hit, Told};
 use serde_json::json;
 
@@ -18,6 +19,7 @@ use crate::text;
 
 /// A probe didn't come to its end.
 const FAILED: i32 = 3;
+const MOST_TICKS: u64 = 1 << 30;
 
 #[derive(Debug, Args)]
 pub struct Probe {
@@ -69,8 +71,12 @@ pub struct Probe {
     #[arg(long, value_enum, default_value_t = OnError::Stop)]
     pub on_error: OnError,
 
+    /// Probe parts of the recording at once, on all cores: variables of the debug code begin anew in each part
+    #[arg(long)]
+    pub parallel: bool,
+
     /// A probe that takes more ticks doesn't end
-    #[arg(long, value_name = "N", default_value_t = 1 << 30)]
+    #[arg(long, value_name = "N", default_value_t = MOST_TICKS)]
     pub most_ticks: u64,
 
     /// More options for the compiler
@@ -93,7 +99,7 @@ program's variables and calls its functions, has a libc of its own, and can chan
 registers and memory are compared with the recording's checksums. It is compiled by the installed gcc.
 
 A file --with may have call-backs: CLEW_ON_CALL(function), CLEW_ON_RETURN(function), CLEW_ON_SYSCALL(name), \
-CLEW_ON_READ(global), CLEW_ON_WRITE(global), CLEW_ON_ACCESS(global), CLEW_ON_THREAD, CLEW_ON_SIGNAL and CLEW_AT_END, each \
+CLEW_ON_READ(expression), CLEW_ON_WRITE(expression), CLEW_ON_ACCESS(expression, bytes), CLEW_ON_THREAD, CLEW_ON_SIGNAL and CLEW_AT_END, each \
 followed by a body in braces. More is in docs/probe.md.
 
 Exit status: 0 if debug code ran; 1 if none was reached; 2 for a wrong command line, or debug code that can't be compiled; \
@@ -126,16 +132,16 @@ pub fn probe(line: &Probe, envp: &[&CStr]) -> i32 {
 }
 
 /// Where what is printed goes.
-struct Out {
-    to: Box<dyn Write>,
+struct Out<'a> {
+    to: Box<dyn Write + 'a>,
     positions: bool,
     json: bool,
     /// At the beginning of a line.
     begins: bool,
 }
 
-impl Out {
-    fn new(line: &Probe) -> io::Result<Out> {
+impl<'a> Out<'a> {
+    fn new(line: &Probe) -> io::Result<Out<'a>> {
         let to: Box<dyn Write> = match &line.out {
             Some(path) => Box::new(io::BufWriter::new(File::create(path).map_err(|error| {
                 io::Error::other(format!("{} can't be written: {error}", path.display()))
@@ -181,7 +187,7 @@ impl Out {
     }
 }
 
-fn compiled(line: &Probe, debugger: &mut Debugger, out: &mut Out) -> i32 {
+fn compiled(line: &Probe, debugger: &mut Debugger, out: &mut Out<'_>) -> i32 {
     let request = Request {
         sources: line.sources.clone(),
         places: line
@@ -197,6 +203,7 @@ fn compiled(line: &Probe, debugger: &mut Debugger, out: &mut Out) -> i32 {
             .map(String::from)
             .collect(),
         where_available: line.where_available,
+        from: line.from.trim().into(),
         how: How {
             strict: line.strict,
             stop_at_errors: line.on_error == OnError::Stop,
@@ -211,6 +218,36 @@ fn compiled(line: &Probe, debugger: &mut Debugger, out: &mut Out) -> i32 {
     for note in &prepared.notes {
         eprintln!("clew: {}", text::plain(note));
     }
+    if let (true, Some(why)) = (line.parallel, prepared.needs_the_whole_way()) {
+        return wrong(&format!("--parallel can't be used: {why}"));
+    }
+    let way = (&line.from[..], &line.to[..]);
+    let (failures, probed) = run(debugger, &prepared, way, line.parallel, out);
+    done(debugger);
+    for words in &failures {
+        eprintln!("clew: {}", text::plain(words));
+    }
+    let probed = match probed {
+        Ok(probed) => probed,
+        Err(error) => return failed(&error),
+    };
+    let runs = prepared.runs(&probed.summary.hits);
+    eprintln!("clew: {}", conclusion(&prepared, &probed));
+    match (failures.is_empty(), runs) {
+        (false, _) => FAILED,
+        (true, 0) => NOTHING,
+        (true, _) => 0,
+    }
+}
+
+/// Runs debug code. Out: how it failed, in words, and what became of the replay.
+fn run(
+    debugger: &mut Debugger,
+    prepared: &Prepared,
+    way: (&str, &str),
+    parts: bool,
+    out: &mut Out<'_>,
+) -> (Vec<String>, clew_debugger::Result<Probed>) {
     let mut failures = Vec::new();
     let labels = &prepared.labels;
     let mut sink = |told: Vec<Told>| {
@@ -225,57 +262,83 @@ fn compiled(line: &Probe, debugger: &mut Debugger, out: &mut Out) -> i32 {
         }
         let _ = out.to.flush();
     };
-    let probed = debugger.probe(&prepared.module, &line.from, &line.to, &mut sink);
-    let _ = out.to.flush();
-    done(debugger);
-    for failed in &failures {
+    let probed = debugger.probe(&prepared.module, way, parts, &mut sink);
+    let words = failures.iter().map(|failed| {
         let position = failed.at.map_or_else(String::new, |hit| {
             format!(" (at {}+{})", hit.at.event, hit.at.ticks)
         });
-        let words = clew_probe::describe(debugger, &prepared, failed);
-        eprintln!("clew: {}{position}", text::plain(&words));
-    }
-    let probed = match probed {
-        Ok(probed) => probed,
-        Err(error) => return failed(&error),
-    };
-    let runs: u64 = probed.summary.hits.iter().sum();
+        let words = clew_probe::describe(debugger, prepared, failed);
+        format!("{words}{position}")
+    });
+    (words.collect(), probed)
+}
+
+/// How often it ran, and that the replay was compared.
+fn conclusion(prepared: &Prepared, probed: &Probed) -> String {
+    let runs = prepared.runs(&probed.summary.hits);
     let checked = match (probed.summary.ended, probed.summary.checks) {
         (true, 0) => "; the recording has no checksum of its end".into(),
         (true, checks) => format!(
             "; the replay is what was recorded: {} agree",
             text::counted(checks, "checksum")
         ),
-        (false, _) => String::new(),
+        (false, 0) => String::new(),
+        (false, checks) => format!("; {} on the way agree", text::counted(checks, "checksum")),
     };
-    eprintln!(
-        "clew: debug code ran {}{checked}",
-        text::counted(runs, "time")
-    );
-    match (failures.is_empty(), runs) {
-        (false, _) => FAILED,
-        (true, 0) => NOTHING,
-        (true, _) => 0,
+    format!("debug code ran {}{checked}", text::counted(runs, "time"))
+}
+
+/// The same within gdb: what is printed, with positions, and how it ended.
+pub fn told(debugger: &mut Debugger, probes: &[(String, String)]) -> Result<String, String> {
+    let request = Request {
+        sources: Vec::new(),
+        places: probes.to_vec(),
+        with: Vec::new(),
+        options: Vec::new(),
+        where_available: false,
+        from: "start".into(),
+        how: How {
+            strict: false,
+            stop_at_errors: true,
+            most_ticks: MOST_TICKS,
+        },
+    };
+    let prepared = clew_probe::prepare(debugger, &request).map_err(|error| error.to_string())?;
+    let mut printed = Vec::new();
+    let mut out = Out {
+        to: Box::new(&mut printed),
+        positions: true,
+        json: false,
+        begins: true,
+    };
+    let (failures, probed) = run(debugger, &prepared, ("start", "end"), false, &mut out);
+    drop(out);
+    let mut told = String::from_utf8_lossy(&printed).into_owned();
+    if !told.is_empty() && !told.ends_with('\n') {
+        told.push('\n');
     }
+    for words in failures {
+        told.push_str(&text::plain(&words));
+        told.push('\n');
+    }
+    match probed {
+        Ok(probed) => told.push_str(&conclusion(&prepared, &probed)),
+        Err(error) => told.push_str(&error.to_string()),
+    }
+    told.push('\n');
+    Ok(told)
 }
 
 /// Expressions at places, without a compiler.
-fn print(line: &Probe, debugger: &mut Debugger, out: &mut Out, expressions: &str) -> i32 {
+fn print(line: &Probe, debugger: &mut Debugger, out: &mut Out<'_>, expressions: &str) -> i32 {
     let expressions = split(expressions);
     let mut spots: Vec<Spot> = Vec::new();
     for place in &line.at {
-        let found = match place.strip_suffix('$') {
-            Some(_) => match clew_probe::returns(debugger, place) {
-                Ok(returns) => returns.into_iter().map(Spot::Address).collect(),
-                Err(clew_probe::Error::Debugger(error)) => return failed(&error),
-                Err(error) => return wrong(&error.to_string()),
-            },
-            None => match place.parse() {
-                Ok(spot) => vec![spot],
-                Err(error) => return failed(&error),
-            },
-        };
-        spots.extend(found);
+        match clew_probe::addresses(debugger, place) {
+            Ok(found) => spots.extend(found.into_iter().map(Spot::Address)),
+            Err(clew_probe::Error::Debugger(error)) => return failed(&error),
+            Err(error) => return wrong(&error.to_string()),
+        }
     }
     if spots.is_empty() {
         return wrong("--print needs --at PLACE");
@@ -301,7 +364,7 @@ fn print(line: &Probe, debugger: &mut Debugger, out: &mut Out, expressions: &str
 fn print_all(
     line: &Probe,
     debugger: &mut Debugger,
-    out: &mut Out,
+    out: &mut Out<'_>,
     expressions: &[String],
 ) -> clew_debugger::Result<u64> {
     debugger.seek(&line.from)?;

@@ -31,12 +31,13 @@ impl Debugger {
         Ok(location_at(&self.images()?.modules, address))
     }
 
-    /// Runs debug code from one position to another; `start` and `end` are positions, too.
+    /// Runs debug code from one position to another; `start` and `end` are positions, too. `parts`: several parts of the
+    /// way at once, each with a state of its own.
     pub fn probe(
         &mut self,
         module: &Module,
-        from: &str,
-        to: &str,
+        (from, to): (&str, &str),
+        parts: bool,
         sink: &mut dyn FnMut(Vec<Told>),
     ) -> Result<Probed> {
         let from = match from.trim() {
@@ -50,6 +51,9 @@ impl Debugger {
         if to.is_some_and(|to| to < from) {
             return Err(Error::Place("a stretch ends behind its start".into()));
         }
-        Ok(self.timeline.probe(module, from, to, sink)?)
+        Ok(match parts {
+            true => self.timeline.probe_parts(module, from, to, sink)?,
+            false => self.timeline.probe(module, from, to, sink)?,
+        })
     }
 }

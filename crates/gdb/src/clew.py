@@ -407,6 +407,13 @@ Told(
     "List all that was written to standard output and error, with positions.\nUsage: clew output [N]",
     takes=True,
 )
+Told(
+    "probe",
+    "Run C statements at places of the replay, which stays what was recorded.\n"
+    "Usage: clew probe add PLACE STATEMENTS, clew probe list, clew probe delete N, clew probe run\n"
+    "PLACE is FILE:LINE, FUNCTION or FUNCTION$; each line that is printed has its position for clew seek.",
+    takes=True,
+)
 Writes()
 Origin()
 Slice()

@@ -52,6 +52,8 @@ writes EXPR          all changes of a variable
 output               all that was written to standard output and error
 origin EXPR          where a value comes from; also $register
 slice [EXPR]         all that a value depends on, or the failure; then slice up, down [N], next, prev, list or a number
+probe add PLACE CODE debug code in the replay, at a place; also probe list, probe delete N
+probe run            run all of it over the whole recording: what it prints, with positions
 next, step, finish   from line to line in one search, however long it takes; also reverse-next and so on
 transition EXPR      go to where EXPR changes from true to false, or the other way
 excursion            from here on, continue and step run a copy that follows no recording
@@ -122,6 +124,7 @@ impl Session<'_> {
             "output" => return self.all_output(rest),
             "origin" => return self.origin_of(rest),
             "slice" => return self.slice_of(rest),
+            "probe" => return self.probe(rest),
             "next" => self.pending = Some(lines(Step::Over, Direction::Forward, rest)?),
             "reverse-next" => self.pending = Some(lines(Step::Over, Direction::Backward, rest)?),
             "step" => self.pending = Some(lines(Step::Into, Direction::Forward, rest)?),

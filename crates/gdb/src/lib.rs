@@ -27,6 +27,7 @@ mod ids;
 pub mod launch;
 mod libraries;
 mod points;
+mod probes;
 mod processfs;
 mod queries;
 mod questions;
@@ -98,6 +99,13 @@ pub trait Helper {
         timeline: &mut Timeline,
         words: &str,
     ) -> std::result::Result<(Option<Position>, String), String>;
+
+    /// Runs debug code at places over the whole recording. Out: what it prints, with positions, and how it ended.
+    fn probe(
+        &mut self,
+        debugger: &mut clew_debugger::Debugger,
+        probes: &[(String, String)],
+    ) -> std::result::Result<String, String>;
 
     /// Finds where an expression changes from true to false or the other way. Out: the position just before,
     /// and what to say about it.

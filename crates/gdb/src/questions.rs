@@ -68,7 +68,7 @@ fn shown(text: &str) -> String {
 
 impl Session<'_> {
     /// The debugger, where the session stands; and that place.
-    fn debugger(&mut self, whose: Whose) -> Result<(&mut Debugger, Position)> {
+    pub(crate) fn debugger(&mut self, whose: Whose) -> Result<(&mut Debugger, Position)> {
         let position = self.timeline.position()?;
         let thread = self.or_running(whose.tid)?;
         let watcher = self.watcher();

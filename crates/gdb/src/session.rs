@@ -21,6 +21,7 @@ use crate::files::Files;
 use crate::ids::{Id, Which};
 use crate::libraries::Libraries;
 use crate::points::Points;
+use crate::probes::Probes;
 use crate::report::{self, Report};
 use crate::whatif::WhatIf;
 use crate::wire::{Incoming, LONGEST, Wire, held};
@@ -93,6 +94,7 @@ pub struct Session<'a> {
     /// What gdb was last told.
     pub(crate) libraries: Option<Libraries>,
     pub(crate) bookmarks: BTreeMap<String, Position>,
+    pub(crate) probes: Probes,
     /// Where the loader's entry of a library has the number of its thread-local block.
     pub(crate) module_number: Option<u64>,
     /// Known when it was asked for.
@@ -167,6 +169,7 @@ impl<'a> Session<'a> {
             auxv,
             libraries: None,
             bookmarks: BTreeMap::new(),
+            probes: Probes::default(),
             module_number: None,
             events_in_all: None,
             interrupted: None,

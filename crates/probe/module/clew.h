@@ -4,7 +4,15 @@ struct clew_hit {
     unsigned long event, ticks, thread, extra, extra_too, unused;
     unsigned char x[16][16];
 };
+#ifdef __cplusplus
+extern "C" {
+#endif
 extern struct clew_hit __clew_hit;
+extern void __clew_entered(unsigned long function);
+extern unsigned long __clew_at_entry(unsigned long function, unsigned long frame, int n);
+#ifdef __cplusplus
+}
+#endif
 /* The position, as clew debug --at takes it: EVENT+TICKS; and the thread's number in the recording. */
 #define CLEW_EVENT (__clew_hit.event)
 #define CLEW_TICKS (__clew_hit.ticks)

@@ -7,7 +7,7 @@ use clew_symbols::expr::Path;
 use clew_symbols::gimli::constants as dw;
 use clew_symbols::types::{BaseKind, Entry, Type};
 use clew_symbols::variables::{Catalog, Kind};
-use clew_symbols::{Image, Modules};
+use clew_symbols::{Image, Modules, SymbolKind};
 
 use crate::locate::{Nowhere, Numbers, Place, Spot};
 use crate::rewrite::{Declared, Names};
@@ -22,6 +22,8 @@ pub struct Piece {
     pub pcs: Vec<u64>,
     /// At a function's return.
     pub returns: bool,
+    /// The file and line that it is to run at, if it was named so.
+    pub line: Option<(String, u32)>,
     /// Variables that it uses.
     locals: Vec<Local>,
 }
@@ -31,8 +33,19 @@ impl Piece {
         Piece {
             pcs,
             returns,
+            line: None,
             locals: Vec::new(),
         }
+    }
+
+    /// The same, at a place that may be FILE:LINE.
+    pub fn on(mut self, place: &str) -> Piece {
+        let line = place.rsplit_once(':').and_then(|(file, line)| {
+            let line = line.parse().ok()?;
+            Some((file.to_string(), line))
+        });
+        self.line = line.filter(|_| !self.returns);
+        self
     }
 }
 
@@ -112,11 +125,15 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// The variable of that name that is in sight at an instruction.
-    fn variable_at(&self, pc: u64, name: &str) -> Option<Entry> {
+    /// The variable of that name that is in sight at an instruction. What is inlined in the line that debug code runs at
+    /// isn't: it may begin at the same instruction.
+    fn variable_at(&self, piece: &Piece, pc: u64, name: &str) -> Option<Entry> {
         let (image, pc) = self.spot(pc)?;
-        let scope = self.catalog.scope(&image, image.local(pc)).ok()??;
-        let mut all = scope.blocks.iter().flat_map(|block| &block.variables);
+        let local = image.local(pc);
+        let scope = self.catalog.scope(&image, local).ok()??;
+        let depth = depth_of(&image, local, piece.line.as_ref()).unwrap_or(usize::MAX);
+        let blocks = scope.blocks.iter().filter(|block| block.depth <= depth);
+        let mut all = blocks.flat_map(|block| &block.variables);
         all.find(|variable| &*variable.name == name)
             .map(|variable| variable.entry.clone())
     }
@@ -145,7 +162,7 @@ impl<'a> Binder<'a> {
                 let found: Vec<(u64, Option<Entry>)> = piece
                     .pcs
                     .iter()
-                    .map(|&pc| (pc, self.variable_at(pc, name)))
+                    .map(|&pc| (pc, self.variable_at(&piece, pc, name)))
                     .collect();
                 let entry = found.iter().find_map(|(_, entry)| entry.clone())?;
                 let of = entry.type_of().ok()?;
@@ -278,6 +295,7 @@ impl<'a> Binder<'a> {
                 .named(self.modules, &path, wanted)
                 .unwrap_or_default(),
         );
+        let is_variable = found.iter().any(|one| one.kind == Kind::Variable);
         for one in found {
             let image = self.modules.modules().find(|image| {
                 image.bias == one.bias && std::sync::Arc::ptr_eq(&image.module, &one.entry.module)
@@ -314,6 +332,9 @@ impl<'a> Binder<'a> {
                 });
             }
         }
+        if is_variable {
+            return None;
+        }
         // What only the symbol table knows.
         let functions = self.modules.functions_named(name).ok()?;
         let (image, function) = functions.first()?;
@@ -324,11 +345,27 @@ impl<'a> Binder<'a> {
         })
     }
 
+    /// Optimised as a whole, a program has variables whose places only the symbol table knows.
+    fn datum(&self, name: &str) -> Option<Global> {
+        let image = self.modules.find(self.unit?)?;
+        let symbols = image.module.symbols_named(name).ok()?;
+        match &symbols[..] {
+            [symbol] if symbol.kind == SymbolKind::Data => Some(Global {
+                address: format!("{:#x}UL", symbol.address.wrapping_add(image.bias)),
+                of: Type::Void,
+                size: Some(symbol.size),
+            }),
+            _ => None,
+        }
+    }
+
     fn global_text(&mut self, name: &str, declared: bool) -> Option<String> {
         if let Some(known) = self.globals.get(name) {
             return known.clone();
         }
-        let text = self.global(name).and_then(|global| {
+        let global = self.global(name);
+        let global = global.or_else(|| declared.then(|| self.datum(name)).flatten());
+        let text = global.and_then(|global| {
             let of = match (declared, &global.of) {
                 (true, _) => name.to_string(),
                 (false, Type::Void) => "long (void)".into(),
@@ -343,8 +380,8 @@ impl<'a> Binder<'a> {
 
     /// A member that debug code in a member function names without `this`.
     fn member(&mut self, function: &str, name: &str) -> Option<String> {
-        let pc = *self.pieces.get(function)?.pcs.first()?;
-        let this = self.variable_at(pc, "this")?;
+        let piece = self.pieces.get(function)?;
+        let this = self.variable_at(piece, *piece.pcs.first()?, "this")?;
         let of = self.catalog.strip(&this.type_of().ok()?).ok()?;
         let Type::Pointer { to, .. } = of else {
             return None;
@@ -386,6 +423,17 @@ impl<'a> Binder<'a> {
             vectors,
         ))
     }
+}
+
+/// How many inlined functions a line is in, at an address that is in more of them.
+fn depth_of(image: &Image, local: u64, line: Option<&(String, u32)>) -> Option<usize> {
+    let (file, line) = line?;
+    let places = image.module.places_at(local).ok()?;
+    let outermost = places.iter().rposition(|place| {
+        let of = place.line.as_ref();
+        of.is_some_and(|of| of.line == *line && of.file.ends_with(file.as_str()))
+    })?;
+    Some(places.len() - 1 - outermost)
 }
 
 /// A local, as debug code sees it.

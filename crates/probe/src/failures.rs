@@ -18,11 +18,7 @@ const LE: object::LittleEndian = object::LittleEndian;
 pub fn describe(debugger: &mut Debugger, prepared: &Prepared, failed: &Failed) -> String {
     let probe = failed.at.map(|hit| hit.probe);
     let own = |address: u64| layout::PROBE.contains(&address);
-    let line = match own(failed.pc) {
-        true => line(prepared, failed.pc, probe),
-        // Behind the call.
-        false => line(prepared, failed.from.wrapping_sub(1), probe),
-    };
+    let line = line(prepared, failed, probe);
     let within = match own(failed.pc) {
         true => String::new(),
         // It has left the program's code, too.
@@ -65,25 +61,31 @@ pub fn describe(debugger: &mut Debugger, prepared: &Prepared, failed: &Failed) -
     format!("{line}: {what}{within}")
 }
 
-/// The line of debug code at an address of the module; the probe's place where it is in a libc.
-fn line(prepared: &Prepared, pc: u64, probe: Option<u32>) -> String {
-    let label = probe.and_then(|probe| prepared.labels.get(probe as usize));
-    let label = || label.map_or_else(|| "a probe".into(), |label| format!("the probe at {label}"));
+/// The innermost line of debug code; the probe's place where there is none.
+fn line(prepared: &Prepared, failed: &Failed, probe: Option<u32>) -> String {
+    let label = || {
+        let label = probe.and_then(|probe| prepared.labels.get(probe as usize));
+        label.map_or_else(|| "a probe".into(), |label| format!("the probe at {label}"))
+    };
     let Some(symbols) = &prepared.symbols else {
         return label();
     };
-    let found = symbols.line_at(pc.wrapping_sub(BASE)).ok().flatten();
-    let Some(line) = found.filter(|line| line.line != 0) else {
-        return label();
-    };
-    let file = match line.file.split_once("--at ") {
-        Some((_, place)) => format!("--at {place}"),
-        None => line.file.rsplit('/').next().unwrap_or_default().into(),
-    };
-    match ["clew.h", "start.c"].contains(&&file[..]) {
-        true => label(),
-        false => format!("{file}:{}", line.line),
-    }
+    // Calls are before where they return to.
+    let calls = failed.stack.iter().map(|address| address.wrapping_sub(1));
+    let all = std::iter::once(failed.pc).chain(calls);
+    let mut lines = all.filter_map(|pc| {
+        let line = symbols.line_at(pc.wrapping_sub(BASE)).ok().flatten()?;
+        let file = prepared
+            .files
+            .iter()
+            .find(|file| line.file.ends_with(file.as_str()));
+        let file = match file?.rsplit_once('/') {
+            Some((_, name)) if !file?.starts_with("--at ") => name,
+            _ => file?,
+        };
+        (line.line != 0).then(|| format!("{file}:{}", line.line))
+    });
+    lines.next().unwrap_or_else(label)
 }
 
 /// `, which is total`, if a variable of the program is there.

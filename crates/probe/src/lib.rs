@@ -8,6 +8,7 @@
 //! * `places`: where a piece of debug code runs
 //! * `rewrite`: which names in it are the program's
 //! * `bind`, `locate`, `types`: what they are there, as C
+//! * `watched`: memory that call-backs watch
 //! * `compile`, `module`: an executable of its own, and what the worker is told of it
 //! * `failures`: what went wrong, with the line of debug code
 
@@ -23,6 +24,7 @@ mod prepare;
 mod regions;
 mod rewrite;
 mod types;
+mod watched;
 
 use std::path::PathBuf;
 
@@ -30,8 +32,8 @@ pub use failures::describe;
 pub use module::How;
 pub use prepare::{Prepared, prepare};
 
-/// The return instructions of a function, written FUNCTION$.
-pub fn returns(debugger: &mut clew_debugger::Debugger, place: &str) -> Result<Vec<u64>, Error> {
+/// The instructions that a place means: FILE:LINE, FUNCTION, or FUNCTION$ for its returns.
+pub fn addresses(debugger: &mut clew_debugger::Debugger, place: &str) -> Result<Vec<u64>, Error> {
     Ok(places::addresses(debugger, place)?.0)
 }
 
@@ -48,6 +50,8 @@ pub struct Request {
     pub options: Vec<String>,
     /// Places at which a variable isn't there are left out, rather than an error.
     pub where_available: bool,
+    /// Where the replay is to begin: watched expressions mean what they do there.
+    pub from: String,
     pub how: How,
 }
 

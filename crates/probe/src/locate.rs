@@ -4,12 +4,16 @@
 //! The instruction is known when the probe is compiled, so location lists and the frame's place are decided here, and what
 //! is left is arithmetic.
 
+use std::collections::BTreeSet;
+
 use clew_symbols::gimli::{
     AttributeValue, Expression, Operation, Reader as _, Register, constants as dw,
 };
 use clew_symbols::types::Entry;
 use clew_symbols::variables::Catalog;
 use clew_symbols::{Image, Modules, Reader, Unit};
+
+use crate::places;
 
 /// Why there is no place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,12 +53,16 @@ pub struct Spot<'a> {
 
 /// Names for what is computed on the way: each site has its own numbers.
 #[derive(Default)]
-pub struct Numbers(u32);
+pub struct Numbers {
+    last: u32,
+    /// Functions at whose entry registers have to be noted.
+    pub entered: BTreeSet<u64>,
+}
 
 impl Numbers {
     pub fn next(&mut self) -> u32 {
-        self.0 += 1;
-        self.0
+        self.last += 1;
+        self.last
     }
 }
 
@@ -113,7 +121,7 @@ impl Spot<'_> {
         };
         let unit = bearer.module.unit(bearer.die.unit)?;
         let expression = self.chosen(&unit, &value)?.ok_or(Nowhere::Gone)?;
-        let pieces = self.pieces(&bearer, &unit, expression, 0)?;
+        let pieces = self.pieces(&bearer, &unit, expression, 0, numbers)?;
         self.assembled(pieces, size, numbers)
     }
 
@@ -144,7 +152,17 @@ impl Spot<'_> {
         Ok(format!("({} + {offset}L)", read(register)?))
     }
 
-    fn frame_base(&self, depth: usize) -> Result<String, Nowhere> {
+    /// Where the function around this begins, if what comes there has just been called.
+    fn entry(&self) -> Option<u64> {
+        let function = self.image.module.function_at(self.local()).ok()??;
+        let file = std::fs::read(self.image.module.path()).ok()?;
+        let begins_once = places::branches(&file, &function)
+            .iter()
+            .all(|to| *to != function.entry);
+        begins_once.then(|| function.entry.wrapping_add(self.image.bias))
+    }
+
+    fn frame_base(&self, depth: usize, numbers: &mut Numbers) -> Result<String, Nowhere> {
         let missing = || Nowhere::Unknown("the function's frame has no place".into());
         let scope = self
             .catalog
@@ -159,7 +177,7 @@ impl Spot<'_> {
             .ok_or_else(missing)?;
         let unit = bearer.module.unit(bearer.die.unit)?;
         let expression = self.chosen(&unit, &value)?.ok_or_else(missing)?;
-        let mut pieces = self.pieces(&bearer, &unit, expression, depth + 1)?;
+        let mut pieces = self.pieces(&bearer, &unit, expression, depth + 1, numbers)?;
         match pieces.pop() {
             Some((Result_::Address(text) | Result_::Value(text), _)) => Ok(text),
             Some((Result_::Register(register), _)) => read(register),
@@ -174,6 +192,7 @@ impl Spot<'_> {
         unit: &Unit<'_>,
         expression: Expression<Reader>,
         depth: usize,
+        numbers: &mut Numbers,
     ) -> Result<Vec<(Result_, Option<u64>)>, Nowhere> {
         const DEEPEST: usize = 4;
         if depth > DEEPEST {
@@ -206,7 +225,10 @@ impl Spot<'_> {
                     stack.push(format!("({} + {offset}L)", read(register)?));
                 }
                 Operation::FrameOffset { offset } => {
-                    stack.push(format!("({} + {offset}L)", self.frame_base(depth)?));
+                    stack.push(format!(
+                        "({} + {offset}L)",
+                        self.frame_base(depth, numbers)?
+                    ));
                 }
                 Operation::CallFrameCFA => stack.push(self.cfa()?),
                 Operation::Address { address } => {
@@ -306,10 +328,22 @@ impl Spot<'_> {
                     let one = one.or_else(|| stack.pop().map(Result_::Address));
                     pieces.push((one.unwrap_or(Result_::Nothing), Some(size_in_bits)));
                 }
-                // What the caller had in a register when it called: gone, unless it is still there.
-                Operation::EntryValue { .. } | Operation::ParameterRef { .. } => {
-                    return Err(Nowhere::Gone);
+                // What a register was when the function was entered: noted there.
+                Operation::EntryValue { expression } => {
+                    let mut inner = Expression(expression).operations(unit.encoding());
+                    let (Some(Operation::Register { register }), None) =
+                        (inner.next()?, inner.next()?)
+                    else {
+                        return Err(Nowhere::Gone);
+                    };
+                    let number = hardware(register).ok_or(Nowhere::Gone)?;
+                    let entry = self.entry().ok_or(Nowhere::Gone)?;
+                    let frame = self.cfa()?;
+                    numbers.entered.insert(entry);
+                    stack.push(format!("__clew_at_entry({entry:#x}UL, {frame}, {number})"));
                 }
+                // Only the caller knows.
+                Operation::ParameterRef { .. } => return Err(Nowhere::Gone),
                 operation => return Err(other(format!("{operation:?}"))),
             }
         }

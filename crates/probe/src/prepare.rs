@@ -8,15 +8,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clew_debugger::Debugger;
-use clew_symbols::types::Language;
+use clew_symbols::gimli::constants as dw;
+use clew_symbols::types::{Entry, Language};
 use clew_symbols::variables::Compiled;
-use clew_symbols::{DebugSearch, Modules};
+use clew_symbols::{DebugSearch, Die, Modules};
 use clew_timeline::probing::{Module, Probe, When};
 
 use crate::bind::{Binder, Piece, RETURNED};
 use crate::compile::{self, Scratch, Way};
 use crate::rewrite::rewrite;
 use crate::types::Types;
+use crate::watched::{self, Watched};
 use crate::{Error, Request, module, places, regions};
 
 const HEADER: &str = include_str!("../module/clew.h");
@@ -27,11 +29,37 @@ const INCLUDED: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <strin
 /// A module that is ready to be run.
 pub struct Prepared {
     pub module: Module,
-    /// What to call each probe: where it is written.
+    /// What to call each probe: where it is written; nothing for those that only note what others need.
     pub labels: Vec<String>,
     /// What was left out.
     pub notes: Vec<String>,
     pub(crate) symbols: Option<clew_symbols::Module>,
+    /// Files of debug code, as its debugging information calls them.
+    pub(crate) files: Vec<String>,
+    /// Something runs at the end.
+    at_end: bool,
+}
+
+impl Prepared {
+    /// Why debug code can't run in parts of the way, if so.
+    pub fn needs_the_whole_way(&self) -> Option<&'static str> {
+        match self.at_end {
+            true => Some("CLEW_AT_END would run at the end of each part"),
+            false if self.labels.iter().any(String::is_empty) => {
+                Some("it uses an argument that is known by what came in at the function's entry")
+            }
+            false => None,
+        }
+    }
+
+    /// How often debug code ran, of how often each probe did.
+    pub fn runs(&self, hits: &[u64]) -> u64 {
+        let named = hits.iter().zip(&self.labels);
+        named
+            .filter(|(_, label)| !label.is_empty())
+            .map(|(hits, _)| hits)
+            .sum()
+    }
 }
 
 /// A piece of debug code, before it is compiled.
@@ -42,6 +70,8 @@ struct Written {
     line: u32,
     pcs: Vec<u64>,
     returns: bool,
+    /// As it was named.
+    place: String,
     label: String,
 }
 
@@ -62,7 +92,31 @@ fn read(path: &Path) -> Result<String, Error> {
 
 fn compiled_at(debugger: &Debugger, modules: &Modules, pc: u64) -> Option<Compiled> {
     let image = modules.find(pc)?;
-    debugger.catalog().compiled(image, image.local(pc)).ok()?
+    let local = image.local(pc);
+    let mut compiled = debugger.catalog().compiled(image, local).ok()??;
+    // Optimised as a whole, its functions are instances of what stands in the units that were compiled.
+    let written = || {
+        let scope = debugger.catalog().scope(image, local).ok()??;
+        let bearer = scope.function.bearer(dw::DW_AT_name).ok()??;
+        (bearer.die.unit != scope.function.die.unit).then_some(bearer)
+    };
+    if let Some(written) = written() {
+        let unit = written.module.unit(written.die.unit).ok()?;
+        let mut entries = unit.entries();
+        let (_, root) = entries.next_dfs().ok()??;
+        let root = Entry {
+            module: written.module.clone(),
+            die: Die {
+                unit: written.die.unit,
+                offset: root.offset(),
+            },
+        };
+        let text = |name| root.text(name).ok().flatten().map(|text| text.to_string());
+        compiled.name = text(dw::DW_AT_name).unwrap_or_default();
+        compiled.directory = text(dw::DW_AT_comp_dir);
+        compiled.producer = text(dw::DW_AT_producer);
+    }
+    Some(compiled)
 }
 
 /// Where the source of a unit is.
@@ -92,7 +146,8 @@ fn collect(
             .to_string_lossy()
             .into_owned();
         for region in parted.regions {
-            let (pcs, _) = places::addresses(debugger, &format!("{name}:{}", region.before))?;
+            let place = format!("{name}:{}", region.before);
+            let (pcs, _) = places::addresses(debugger, &place)?;
             let unit = units.entry(path.clone()).or_insert_with(|| Unit {
                 text: parted.program.clone(),
                 source: path.clone(),
@@ -109,6 +164,7 @@ fn collect(
                 line: region.line,
                 pcs,
                 returns: false,
+                place,
             });
         }
     }
@@ -135,10 +191,30 @@ fn collect(
             line: 1,
             pcs,
             returns,
+            place: place.clone(),
             label: place.clone(),
         });
     }
     Ok(units.into_values().collect())
+}
+
+/// That a copy without its regions isn't the file that was compiled, where that is still there.
+fn differs(unit: &Unit) -> Option<String> {
+    let compiled = source_of(unit.compiled.as_ref()?);
+    let first = read(&compiled).ok()?;
+    let mut lines = (1..).zip(unit.text.lines().zip(first.lines()));
+    let differs = lines.find_map(|(n, (one, other))| (one != other).then_some(n));
+    let count = unit.text.lines().count().min(first.lines().count());
+    let line = match differs {
+        Some(line) => line,
+        None if unit.text.lines().count() == first.lines().count() => return None,
+        None => count + 1,
+    };
+    Some(format!(
+        "{} without its debug code isn't {}: they differ in line {line}, and lines of the recorded program may be others",
+        unit.source.display(),
+        compiled.display()
+    ))
 }
 
 /// Functions whose calls or returns a file of debug code asks for, by the names of its pieces.
@@ -161,10 +237,15 @@ fn asked(text: &str) -> Vec<(String, String)> {
 pub fn prepare(debugger: &mut Debugger, request: &Request) -> Result<Prepared, Error> {
     let modules = debugger.modules()?;
     let mut units = collect(debugger, &modules, request)?;
+    let copies = units
+        .iter()
+        .filter(|unit| request.sources.contains(&unit.source));
+    let notes = copies.filter_map(differs).collect();
     let mut helpers = Vec::new();
     let mut called: BTreeMap<String, Piece> = BTreeMap::new();
+    let mut watched = Watched::new();
     for path in &request.with {
-        let text = read(path)?;
+        let text = watched::named(debugger, &request.from, &read(path)?, &mut watched)?;
         for (piece, place) in asked(&text) {
             let (mut pcs, returns) = places::addresses(debugger, &place)?;
             if let Some(pc) = pcs.first()
@@ -191,11 +272,15 @@ pub fn prepare(debugger: &mut Debugger, request: &Request) -> Result<Prepared, E
                 "there is no debug code: give a copy of a source file with regions, or --at".into(),
             ));
         }
+        // Names that it uses are those that `main` sees.
+        let pc = places::program(&modules).map(|program| program.main);
+        let compiled = pc.and_then(|pc| compiled_at(debugger, &modules, pc));
+        let source = compiled.as_ref().map(source_of).unwrap_or_default();
         units.push(Unit {
-            text: String::new(),
-            source: PathBuf::new(),
-            compiled: None,
-            pc: None,
+            text: read(&source).unwrap_or_default(),
+            source,
+            compiled,
+            pc,
             written: Vec::new(),
         });
     }
@@ -206,11 +291,13 @@ pub fn prepare(debugger: &mut Debugger, request: &Request) -> Result<Prepared, E
         debugger,
         helpers,
         called,
+        watched,
         probes: Vec::new(),
         labels: Vec::new(),
         entries: Vec::new(),
         ends: Vec::new(),
-        notes: Vec::new(),
+        notes,
+        files: Vec::new(),
     };
     maker.make(&units)
 }
@@ -222,11 +309,13 @@ struct Maker<'a> {
     debugger: &'a Debugger,
     helpers: Vec<(PathBuf, String)>,
     called: BTreeMap<String, Piece>,
+    watched: Watched,
     probes: Vec<Probe>,
     labels: Vec<String>,
     entries: Vec<String>,
     ends: Vec<String>,
     notes: Vec<String>,
+    files: Vec<String>,
 }
 
 impl Maker<'_> {
@@ -261,6 +350,8 @@ impl Maker<'_> {
             labels: self.labels,
             notes: self.notes,
             symbols,
+            files: self.files,
+            at_end: !self.ends.is_empty(),
         })
     }
 
@@ -302,7 +393,8 @@ impl Maker<'_> {
                 ..Way::default()
             },
         };
-        let mut text = String::new();
+        // Functions of the program that have no code of their own come along, and look at its registers.
+        let mut text = String::from("#line 1 \"clew-own\"\n#include \"clew.h\"\n");
         if has_source {
             text += &format!("#line 1 \"{}\"\n{}\n", unit.source.display(), unit.text);
         }
@@ -312,7 +404,7 @@ impl Maker<'_> {
             true => "extern \"C\" ",
             false => "",
         };
-        text += &format!("#line 1 \"clew-own\"\n{INCLUDED}#include \"clew.h\"\n");
+        text += &format!("#line 1 \"clew-own\"\n{INCLUDED}");
         for (number, (path, helper)) in self.helpers.iter().enumerate() {
             let name = format!("clew-own-helper-{number}");
             text += &format!("#line 1 \"{name}\"\n{helper}\n");
@@ -324,11 +416,11 @@ impl Maker<'_> {
             let name = format!("clew-own-region-{region}");
             *region += 1;
             text += &format!(
-                "#line 1 \"clew-own\"\nstatic void {function}(void)\n{{\n#line {} \"{name}\"\n{}\n;}}\n",
+                "#line 1 \"clew-own\"\nstatic __attribute__((noinline)) void {function}(void)\n{{\n#line {} \"{name}\"\n{}\n;}}\n",
                 written.line, written.text
             );
             files.push((name, written.file.clone()));
-            let piece = Piece::at(written.pcs.clone(), written.returns);
+            let piece = Piece::at(written.pcs.clone(), written.returns).on(&written.place);
             pieces.push((function, piece, written.label.clone()));
         }
         let extension = if way.cpp { "cpp" } else { "c" };
@@ -352,13 +444,20 @@ impl Maker<'_> {
         let made =
             rewrite(&expanded, way.cpp, &own, repeated, &mut binder).map_err(Error::Compiler)?;
         let mut errors = std::mem::take(&mut binder.errors);
+        let real = |file: &String| {
+            let found = files.iter().find(|(own, _)| own == file);
+            found.map_or(file.clone(), |(_, real)| real.clone())
+        };
         for (file, line, name) in &made.writes {
-            let file = files
-                .iter()
-                .find(|(own, _)| own == file)
-                .map_or(file, |(_, real)| real);
             errors.push(format!(
-                "{file}:{line}: a probe can't write to the program: {name} is its variable"
+                "{}:{line}: a probe can't write to the program: {name} is its variable",
+                real(file)
+            ));
+        }
+        for (file, line, name) in &made.missing {
+            errors.push(format!(
+                "{}:{line}: {name} isn't in the recorded program: the compiler has left it out",
+                real(file)
             ));
         }
         if !errors.is_empty() {
@@ -373,6 +472,11 @@ impl Maker<'_> {
                 &format!("\"{}\"", real.escape_default()),
             );
         }
+        // Before what runs at the same instruction.
+        for function in &binder.numbers.entered {
+            let body = format!("__clew_entered({function:#x}UL);");
+            self.entry(&mut text, c, &body, When::Pc(*function), false, "");
+        }
         for (name, piece, label) in &pieces {
             self.at_instructions(&mut text, c, &binder, name, piece, label)?;
         }
@@ -386,6 +490,9 @@ impl Maker<'_> {
                 }
             }
         }
+        // The first is what belongs to every module.
+        self.files
+            .extend(files.into_iter().skip(1).map(|(_, real)| real));
         let made = self.scratch.write(
             &format!("made{n}.{}", if way.cpp { "ii" } else { "i" }),
             &text,
@@ -480,13 +587,13 @@ impl Maker<'_> {
             .and_then(|rest| rest.split_once('_'))
             && ["read", "write", "access"].contains(&kind)
         {
-            let global = binder.global(variable);
-            let place = global.and_then(|global| {
+            let place = self.watched.get(variable).copied().or_else(|| {
+                let global = binder.global(variable)?;
                 let digits = global.address.strip_prefix("0x")?.strip_suffix("UL")?;
                 Some((u64::from_str_radix(digits, 16).ok()?, global.size?))
             });
             let (addr, len) = place.ok_or_else(|| {
-                Error::Place(format!("{variable} isn't a global variable of the program: only those can be watched by a probe"))
+                Error::Place(format!("{variable} isn't a variable of the program that can be watched: it has no place in memory"))
             })?;
             let when = When::Access {
                 addr,

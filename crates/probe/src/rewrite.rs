@@ -42,6 +42,8 @@ pub struct Rewritten {
     pub pieces: Vec<String>,
     /// Assignments to the program's variables: line of its file, and name.
     pub writes: Vec<(String, u32, String)>,
+    /// Variables of the program that nobody knows: debug code would see copies that never change.
+    pub missing: Vec<(String, u32, String)>,
 }
 
 /// A stretch of the text that comes from one file.
@@ -136,6 +138,8 @@ struct Rewriter<'a> {
     names: &'a mut dyn Names,
     system: HashSet<String>,
     declared: HashSet<String>,
+    /// Variables among them that may change.
+    variables: HashSet<String>,
     /// Declared at file level by debug code.
     own: HashSet<String>,
     /// Files that are debug code.
@@ -146,6 +150,7 @@ struct Rewriter<'a> {
     edits: BTreeMap<usize, (Range<usize>, String)>,
     pieces: Vec<String>,
     writes: Vec<(String, u32, String)>,
+    missing: Vec<(String, u32, String)>,
     function: String,
     scopes: Vec<HashSet<String>>,
 }
@@ -177,6 +182,7 @@ pub fn rewrite(
         names,
         system,
         declared: HashSet::new(),
+        variables: HashSet::new(),
         own: HashSet::new(),
         own_files,
         repeated,
@@ -184,6 +190,7 @@ pub fn rewrite(
         edits: BTreeMap::new(),
         pieces: Vec::new(),
         writes: Vec::new(),
+        missing: Vec::new(),
         function: String::new(),
         scopes: Vec::new(),
     };
@@ -204,6 +211,7 @@ pub fn rewrite(
         text: out,
         pieces: rewriter.pieces,
         writes: rewriter.writes,
+        missing: rewriter.missing,
     })
 }
 
@@ -267,15 +275,46 @@ impl Rewriter<'_> {
                     for declarator in self.declarators(child) {
                         if let Some(name) = declared_name(declarator) {
                             let word = self.word(name).to_string();
-                            match self.is_own(name.start_byte()) {
-                                true => self.own.insert(word),
-                                false => self.declared.insert(word),
-                            };
+                            if self.is_own(name.start_byte()) {
+                                self.own.insert(word);
+                                continue;
+                            }
+                            if child.kind() == "declaration" && self.may_change(child, declarator) {
+                                self.variables.insert(word.clone());
+                            }
+                            self.declared.insert(word);
                         }
                     }
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Is it a variable, and not a constant with its value?
+    fn may_change(&self, declaration: Node<'_>, declarator: Node<'_>) -> bool {
+        let constant = children(declaration).iter().any(|child| {
+            child.kind() == "type_qualifier" && ["const", "constexpr"].contains(&self.word(*child))
+        });
+        match declarator.kind() {
+            // `(*f)(int)` is a variable.
+            "function_declarator" => {
+                let inner = declarator.child_by_field_name("declarator");
+                inner.is_some_and(|inner| inner.kind() == "parenthesized_declarator")
+            }
+            "pointer_declarator" | "reference_declarator" => {
+                let inner = declarator
+                    .child_by_field_name("declarator")
+                    .or(declarator.named_child(0));
+                inner.is_none_or(|inner| self.may_change(declaration, inner) || constant)
+                    && inner.is_none_or(|inner| inner.kind() != "function_declarator")
+            }
+            "init_declarator" => {
+                let inner = declarator.child_by_field_name("declarator");
+                let pointer = inner.is_some_and(|inner| inner.kind() == "pointer_declarator");
+                pointer || !constant
+            }
+            _ => true,
         }
     }
 
@@ -478,8 +517,13 @@ impl Rewriter<'_> {
             return;
         }
         let (function, declared) = (self.function.clone(), self.declared(&name));
-        if let Some(with) = self.names.bound(&function, &name, declared) {
-            self.edit(node.byte_range(), with);
+        match self.names.bound(&function, &name, declared) {
+            Some(with) => self.edit(node.byte_range(), with),
+            None if self.variables.contains(&name) && self.is_own(node.start_byte()) => {
+                let told = self.told(node, name);
+                self.missing.extend(told);
+            }
+            None => {}
         }
     }
 
@@ -509,14 +553,18 @@ impl Rewriter<'_> {
         }
         let (function, declared) = (self.function.clone(), self.declared(&word));
         if self.names.bound(&function, &word, declared).is_some()
-            && let Some(origin) = self.origin(name.start_byte())
+            && let Some(told) = self.told(name, word)
         {
-            let lines = self.text[origin.start..name.start_byte()]
-                .matches('\n')
-                .count() as u32;
-            self.writes
-                .push((origin.file.clone(), origin.line + lines, word));
+            self.writes.push(told);
         }
+    }
+
+    /// A name with the file and line that it stands in.
+    fn told(&self, node: Node<'_>, name: String) -> Option<(String, u32, String)> {
+        let origin = self.origin(node.start_byte())?;
+        let before = &self.text[origin.start..node.start_byte()];
+        let lines = before.matches('\n').count() as u32;
+        Some((origin.file.clone(), origin.line + lines, name))
     }
 }
 
@@ -586,6 +634,23 @@ mod tests {
             made.text
         );
         assert!(made.writes.is_empty());
+    }
+
+    #[test]
+    fn variables_that_nobody_knows_are_noticed() {
+        let text = "# 1 \"p.c\"\nstatic long gone, *also;\nstatic const int known = 5;\nstatic const char *name = \"x\";\n\
+                    int there(void);\nint *give(void);\nstatic int (*call)(void);\n# 1 \"own\"\n\
+                    void __clew_region_0(void) {\n gone; *also; known; name; there(); give();\n call(); }\n";
+        let made = rewrite(text, false, &["own".into()], false, &mut Few).unwrap();
+        let missing: Vec<(u32, &str)> = made
+            .missing
+            .iter()
+            .map(|(_, line, name)| (*line, &name[..]))
+            .collect();
+        assert_eq!(
+            missing,
+            [(2, "gone"), (2, "also"), (2, "name"), (3, "call")]
+        );
     }
 
     #[test]

@@ -81,7 +81,13 @@ impl<'a> Types<'a> {
                 }
                 let mut inside = String::new();
                 let mut at = 0;
-                for member in &record.members {
+                // Compilers other than C's put them in an order of their own.
+                let mut members: Vec<_> = record.members.iter().collect();
+                members.sort_by_key(|member| match member.offset {
+                    Offset::Bytes(offset) => offset,
+                    _ => u64::MAX,
+                });
+                for member in members {
                     let (Offset::Bytes(offset), None) = (&member.offset, &member.bits) else {
                         continue;
                     };

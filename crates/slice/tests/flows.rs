@@ -210,7 +210,7 @@ fn random_instruction(random: &mut Random, state: &mut State) -> Option<(Vec<u8>
     let opcode = random.next() as u8;
     if random.below(3) == 0 {
         code.push(0xc4);
-        code.push((random.next() as u8 & 0xe0) | 1 + random.below(3) as u8);
+        code.push((random.next() as u8 & 0xe0) | (1 + random.below(3) as u8));
         code.push(random.next() as u8);
         code.push(opcode);
     } else {

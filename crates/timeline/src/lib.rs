@@ -83,6 +83,10 @@ pub enum Error {
         "a replaying process ended without a word: memory ran out, or the recording was tampered with"
     )]
     Lost,
+    #[error(
+        "a replaying process answered what can't be understood: a mistake of clew's, or the recording was tampered with"
+    )]
+    Nonsense,
     #[error("interrupted")]
     Interrupted,
     #[error("{what}: {error}")]

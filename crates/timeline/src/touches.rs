@@ -166,7 +166,7 @@ impl Timeline {
 
 /// What a worker has left in a buffer.
 pub(crate) fn result<T: DeserializeOwned>(ring: &Ring) -> Result<T> {
-    postcard::from_bytes(&ring.rows(0)).map_err(|_| Error::Lost)
+    postcard::from_bytes(&ring.rows(0)).map_err(|_| Error::Nonsense)
 }
 
 /// How far each thread has come, read from the log.

@@ -258,7 +258,7 @@ impl Worker {
             undone: probes.runner.undone,
         };
         let complete = stopped.why != Why::Interrupted;
-        tell(buffer, &[summary], stopped, complete)
+        tell(buffer, &summary, stopped, complete)
     }
 
     /// The stream's last event and the checks behind it, which compare registers and all memory.

@@ -5,7 +5,10 @@
 //! guest's segment bases; what that writes is put back at the probe's end. Who goes from one world to the other leaves the
 //! cache, because neither can fetch the other's code.
 
+use std::collections::hash_map::Entry;
 use std::io;
+
+use rustc_hash::FxHashMap;
 
 use super::answers::Answer;
 use super::space::{self, Space};
@@ -33,6 +36,9 @@ const MUCH: usize = 48 << 10;
 const OVERHEAD: usize = 48;
 /// Carry, interrupts, and the bit that is always set: what programs begin with.
 const FLAGS: u64 = 0x202;
+/// So many words of a stack are looked at for so many return addresses.
+const DEEP: usize = 4096;
+const RETURNS: usize = 32;
 /// Bytes of a vector register that probes see.
 const VECTOR: usize = 16;
 
@@ -59,8 +65,8 @@ pub struct Runner {
     fs: u64,
     /// Answers of time calls are put here, not where the replay's are.
     values: Values,
-    /// What of the program's memory was written by the probe that runs: where, and what was there.
-    kept: Vec<(u64, Vec<u8>)>,
+    /// Pages of the program's memory that were written by the probe that runs, as they were.
+    kept: FxHashMap<u64, Vec<u8>>,
     pub(super) undone: u64,
     told: Vec<Told>,
     told_bytes: usize,
@@ -141,7 +147,7 @@ impl Runner {
                 there: 0,
                 missing: 0,
             },
-            kept: Vec::new(),
+            kept: FxHashMap::default(),
             undone: 0,
             told: Vec::new(),
             told_bytes: 0,
@@ -246,19 +252,11 @@ impl Runner {
             Ended::Ready => Some(Failure::Left),
             Ended::Failed(why) => Some(why),
         };
-        let pc = machine.gs.regs.rip;
+        if let Some(why) = failed {
+            self.tell_failed(&machine.gs.regs, why);
+        }
         aside.back(machine.gs);
         self.put_back();
-        if let Some(why) = failed {
-            let failed = Failed {
-                at: self.hit,
-                pc,
-                from: self.from,
-                why,
-            };
-            self.told.push(Told::Failed(failed));
-            self.told_bytes += 2 * OVERHEAD;
-        }
         self.hit = None;
         failed.is_none()
     }
@@ -270,20 +268,40 @@ impl Runner {
         self.hit = None;
         let aside = self.begin(machine);
         let ended = self.run(machine, regs);
-        let pc = machine.gs.regs.rip;
+        match ended {
+            Ended::Failed(Failure::Exited { status: 0 }) => {}
+            Ended::Failed(why) => self.tell_failed(&machine.gs.regs, why),
+            Ended::Ready | Ended::Done => self.tell_failed(&machine.gs.regs, Failure::Left),
+        }
         aside.back(machine.gs);
         self.put_back();
-        let why = match ended {
-            Ended::Failed(Failure::Exited { status: 0 }) => return,
-            Ended::Failed(why) => why,
-            Ended::Ready | Ended::Done => Failure::Left,
-        };
-        self.told.push(Told::Failed(Failed {
-            at: None,
-            pc,
+    }
+
+    /// Keeps how debug code failed, with these registers of its own.
+    fn tell_failed(&mut self, regs: &Regs, why: Failure) {
+        let failed = Failed {
+            at: self.hit,
+            pc: regs.rip,
             from: self.from,
+            stack: self.returns(regs.gpr[RSP]),
             why,
-        }));
+        };
+        self.told_bytes += 2 * OVERHEAD + 8 * failed.stack.len();
+        self.told.push(Told::Failed(failed));
+    }
+
+    /// What may be return addresses on the module's stack. Its libc can't be unwound, but says nothing of lines either.
+    fn returns(&self, sp: u64) -> Vec<u64> {
+        let from = match space::is_gap(sp) {
+            true => space::STACK.start,
+            false => sp & !7,
+        };
+        let words = (from..self.ready.gpr[RSP]).step_by(8).take(DEEP);
+        words
+            .filter_map(|at| access::read::<u64>(at).ok())
+            .filter(|word| self.space.text.contains(word))
+            .take(RETURNS)
+            .collect()
     }
 
     fn begin(&mut self, machine: &mut Machine) -> Aside {
@@ -400,22 +418,23 @@ impl Runner {
         }
         self.undone += 1;
         // What isn't there can't be written either.
-        let (mut at, end) = (addr, addr.saturating_add(len));
-        while at < end {
-            let piece = (PAGE - at % PAGE).min(end - at);
-            let mut bytes = vec![0; piece as usize];
-            if access::read_bytes(at, &mut bytes).is_ok() {
-                self.kept.push((at, bytes));
+        let (mut page, end) = (addr & !(PAGE - 1), addr.saturating_add(len));
+        while page < end {
+            if let Entry::Vacant(kept) = self.kept.entry(page) {
+                let mut bytes = vec![0; PAGE as usize];
+                if access::read_bytes(page, &mut bytes).is_ok() {
+                    kept.insert(bytes);
+                }
             }
-            at += piece;
+            page += PAGE;
         }
         true
     }
 
     fn put_back(&mut self) {
-        while let Some((addr, bytes)) = self.kept.pop() {
+        for (page, bytes) in self.kept.drain() {
             // What can't be written wasn't.
-            let _ = access::write_bytes(addr, &bytes);
+            let _ = access::write_bytes(page, &bytes);
         }
     }
 
@@ -505,7 +524,7 @@ impl Runner {
             let len = OVERHEAD
                 + match &told {
                     Told::Output { bytes, .. } => bytes.len(),
-                    Told::Failed(_) => OVERHEAD,
+                    Told::Failed(failed) => OVERHEAD + 8 * failed.stack.len(),
                 };
             if bytes + len > 2 * MUCH && !some.is_empty() {
                 all.push(std::mem::take(&mut some));

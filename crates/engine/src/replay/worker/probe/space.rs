@@ -103,7 +103,9 @@ impl Space {
 
     /// Memory of its own, wherever there is room.
     pub fn mmap(&mut self, len: u64) -> Result<u64, i32> {
+        let most = MAPS.end - MAPS.start;
         let len = up(len).filter(|&len| len > 0).ok_or(libc::EINVAL)?;
+        let len = Some(len).filter(|len| *len <= most).ok_or(libc::ENOMEM)?;
         let mut at = MAPS.start;
         for (&start, &end) in &self.maps {
             if start - at >= len + PAGE {
@@ -143,7 +145,7 @@ impl Space {
     pub fn mremap(&mut self, at: u64, old: u64, new: u64) -> Result<u64, i32> {
         let (old, new) = (up(old).ok_or(libc::EINVAL)?, up(new).ok_or(libc::EINVAL)?);
         let end = self.maps.get(&at).copied().ok_or(libc::EFAULT)?;
-        if at + old > end || new == 0 {
+        if old > end - at || new == 0 {
             return Err(libc::EINVAL);
         }
         if new <= old {

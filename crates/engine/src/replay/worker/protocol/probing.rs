@@ -103,6 +103,8 @@ pub struct Failed {
     pub pc: u64,
     /// Where the module called the program's function that it was in; 0 if it was in none.
     pub from: u64,
+    /// Addresses of the module's code on its stack, the innermost first: mostly where calls return to.
+    pub stack: Vec<u64>,
     pub why: Failure,
 }
 
