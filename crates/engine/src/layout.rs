@@ -16,11 +16,11 @@ pub const IMAGES: Range<u64> = 0x1000_0000..0x2800_0000;
 /// Other low mappings: hints near an image, MAP_32BIT, small executable anonymous maps (JITs).
 pub const LOW_ANON: Range<u64> = IMAGES.end..0x5000_0000;
 
-/// Where indirect branches of confined code are looked up, of a probe's module and of what it calls (`cache::confined`).
-pub const CONFINED_TABLES: Range<u64> = 0x5000_0000..0x5010_0000;
-
 /// Translations of mutable code (JITs, self-modifying), never saved.
-pub const PRIVATE_CODE: Range<u64> = CONFINED_TABLES.end..0x5800_0000;
+pub const PRIVATE_CODE: Range<u64> = LOW_ANON.end..CONFINED_TABLES.start;
+
+/// Where indirect branches of confined code are looked up, of a probe's module and of what it calls (`cache::confined`).
+pub const CONFINED_TABLES: Range<u64> = 0x57f0_0000..0x5800_0000;
 
 /// Translations of images, one fixed place for each file.
 pub const IMAGE_CODE: Range<u64> = 0x5800_0000..GS_BLOCK;
@@ -36,7 +36,7 @@ pub const SHADOW_READS: u64 = 0x7ef9_0000;
 pub const SHADOW_WRITES: u64 = 0x7efa_0000;
 
 /// All of the code cache and the block behind it: no guest mapping may overlap it.
-pub const CODE_CACHE: Range<u64> = CONFINED_TABLES.start..0x7f00_0000;
+pub const CODE_CACHE: Range<u64> = PRIVATE_CODE.start..0x7f00_0000;
 
 /// Guest memory above the code cache. Above AddressSanitizer's shadow and below the engine.
 pub const HIGH: Range<u64> = 0x2000_0000_0000..0x4000_0000_0000;

@@ -65,9 +65,10 @@ const BUGS: &[Bug] = &[
         most: 3,
         racy: &[
             ("static long fee(", "return fee"),
+            // Anywhere with a lock in hand: who waits for it decides the rest.
             (
                 "pthread_mutex_lock(&from->lock)",
-                "pthread_mutex_lock(&to->lock)",
+                "pthread_mutex_unlock(&from->lock)",
             ),
         ],
         options: &[],

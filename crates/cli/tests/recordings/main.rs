@@ -190,7 +190,7 @@ fn nobody_goes_missing_in_silence() {
 #[test]
 fn recordings_of_earlier_formats_are_read() {
     let place = Place::new("first-format");
-    for format in [1, 2] {
+    for format in [1, 2, 3] {
         let name = format!("old-{format}");
         let note = "deadlock: no thread can ever go on\nthread 100 waits at 0x10 to be woken";
         let records = Records::default()
@@ -203,10 +203,15 @@ fn recordings_of_earlier_formats_are_read() {
         let folder = place.recording(&name, 1).stream(1, records).finish();
         let mut log = std::fs::read(folder.join("log")).unwrap();
         log[8] = format;
-        log[12..16].fill(0);
+        let sum = match format {
+            1 | 2 => [0; 4],
+            _ => clew_recording::log::header_sum(&log[..12]),
+        };
+        log[12..16].copy_from_slice(&sum);
         std::fs::write(folder.join("log"), log).unwrap();
         let meta = std::fs::read_to_string(folder.join("meta.json")).unwrap();
-        let old = meta.replace("\"format\": 3", &format!("\"format\": {format}"));
+        let now = format!("\"format\": {}", clew_recording::meta::FORMAT);
+        let old = meta.replace(&now, &format!("\"format\": {format}"));
         assert_ne!(meta, old);
         std::fs::write(folder.join("meta.json"), old).unwrap();
         let text = place.good(&["info", &name]);
