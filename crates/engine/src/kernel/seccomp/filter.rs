@@ -267,40 +267,46 @@ mod tests {
     }
 
     fn kernel(program: &[Instruction], args: [u64; 6]) -> Verdict {
-        let mut pipe = [0; 2];
-        // SAFETY: a child that makes calls only; nothing else runs in it.
+        let raw: Vec<[u8; 8]> = program.iter().map(|one| one.to_bytes()).collect();
+        let prog = libc::sock_fprog {
+            len: raw.len() as u16,
+            filter: raw.as_ptr() as *mut libc::sock_filter,
+        };
+        // SAFETY: a page that both have; a child that makes calls only. It has no descriptors of its own: those of other
+        // tests would stay open in it.
         unsafe {
-            assert_eq!(libc::pipe(pipe.as_mut_ptr()), 0);
-            let pid = libc::fork();
+            let (both, flags) = (
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+            );
+            let told =
+                libc::mmap(std::ptr::null_mut(), 4096, both, flags, -1, 0).cast::<[i64; 2]>();
+            assert_ne!(told.cast(), libc::MAP_FAILED);
+            *told = [i64::MIN; 2];
+            let how = libc::CLONE_FILES | libc::SIGCHLD;
+            let pid = libc::syscall(libc::SYS_clone, how, 0, 0, 0, 0);
             if pid == 0 {
                 libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-                let raw: Vec<[u8; 8]> = program.iter().map(|one| one.to_bytes()).collect();
-                let prog = libc::sock_fprog {
-                    len: raw.len() as u16,
-                    filter: raw.as_ptr() as *mut libc::sock_filter,
-                };
                 let set = libc::syscall(libc::SYS_seccomp, 1, 0, &raw const prog);
-                let mut told = [set, 0];
+                (*told)[0] = set;
                 if set == 0 {
                     let [a, b, c, d, e, f] = args;
                     let got = libc::syscall(i64::from(NUMBER), a, b, c, d, e, f);
-                    told[1] = if got == -1 {
+                    (*told)[1] = if got == -1 {
                         i64::from(*libc::__errno_location())
                     } else {
                         -1
                     };
                 }
-                libc::write(pipe[1], told.as_ptr().cast(), 16);
                 libc::_exit(0);
             }
-            libc::close(pipe[1]);
-            let mut told = [0i64; 2];
-            let got = libc::read(pipe[0], told.as_mut_ptr().cast(), 16);
-            libc::close(pipe[0]);
-            libc::waitpid(pid, std::ptr::null_mut(), 0);
-            match (got, told) {
-                (0, _) => Verdict::Killed,
-                (_, [0, errno]) => Verdict::Errno(errno),
+            assert!(pid > 0);
+            libc::waitpid(pid as i32, std::ptr::null_mut(), 0);
+            let got = *told;
+            libc::munmap(told.cast(), 4096);
+            match got {
+                [0, i64::MIN] => Verdict::Killed,
+                [0, errno] => Verdict::Errno(errno),
                 _ => Verdict::Refused,
             }
         }
