@@ -89,8 +89,11 @@ impl Timeline {
         mut act: impl FnMut(&mut Timeline) -> Result<T>,
     ) -> Result<T> {
         loop {
+            self.hear_of_divergence();
             match act(self) {
-                Err(Error::Diverged(found)) if self.is_news(&found) => self.end_at(found),
+                Err(Error::Diverged(found)) if self.is_news(&found) => {
+                    self.snapshots.hold().end_at(found);
+                }
                 done => return done,
             }
         }
@@ -98,22 +101,26 @@ impl Timeline {
 
     /// Each time it is an earlier place, or no news: this comes to an end.
     fn is_news(&self, found: &Diverged) -> bool {
-        let place = |diverged: &Diverged| (diverged.event, diverged.limit().ticks);
-        let known = self.divergence.as_deref().map(place);
-        found.stream == self.stream() && known.is_none_or(|known| place(found) < known)
+        let known = self.divergence.as_deref();
+        found.stream == self.stream() && known.is_none_or(|known| is_before(found, known))
     }
 
-    fn end_at(&mut self, found: Box<Diverged>) {
-        let limit = found.limit();
-        self.divergence = Some(found);
-        self.end = None;
-        let mut snapshots = self.snapshots.hold();
-        snapshots.retain(|snapshot| snapshot.position.event <= limit.event);
-        let command = Command::Limit(limit);
-        let here = self.here.iter_mut();
-        for worker in snapshots.workers().chain(here) {
-            // One that is dead is noticed when it is needed.
-            let _ = worker.send(&command);
+    /// Whatever a timeline of this stream has found counts for all of them.
+    fn hear_of_divergence(&mut self) {
+        let found = self.snapshots.tell(|all| all.divergence().cloned());
+        let Some(found) = found.filter(|found| self.is_news(found)) else {
+            return;
+        };
+        // One that is dead is noticed when it is needed.
+        if let Some(here) = &mut self.here {
+            let _ = here.send(&Command::Limit(found.limit()));
         }
+        self.divergence = Some(Box::new(found));
+        self.end = None;
     }
+}
+
+pub(crate) fn is_before(one: &Diverged, other: &Diverged) -> bool {
+    let place = |diverged: &Diverged| (diverged.event, diverged.limit().ticks);
+    place(one) < place(other)
 }

@@ -6,6 +6,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use clew_engine::replay::worker::protocol::{Command, Diverged};
+
+use crate::divergence::is_before;
 use crate::pool::Pool;
 use crate::usage;
 use crate::worker::Worker;
@@ -51,6 +54,8 @@ pub struct Snapshots {
     /// Bytes that they took when this was last measured, and at most so much came since.
     measured: u64,
     grown: u64,
+    /// Where the replay diverges, once a timeline came there: none of them goes further.
+    divergence: Option<Box<Diverged>>,
 }
 
 /// The snapshots of all timelines of one stream. Nobody may travel while it holds them: the others wait.
@@ -86,6 +91,7 @@ impl Snapshots {
             budget,
             measured: 0,
             grown: 0,
+            divergence: None,
         };
         snapshots.insert(start, Kind::Start);
         snapshots
@@ -97,6 +103,12 @@ impl Snapshots {
             return;
         };
         worker.serve(&self.home);
+        if let Some(limit) = self.divergence.as_deref().map(Diverged::limit) {
+            // It may have set out before this was known.
+            if position.event > limit.event || worker.send(&Command::Limit(limit)).is_err() {
+                return;
+            }
+        }
         self.clock += 1;
         let found = self.list.binary_search_by_key(&position, |s| s.position);
         let index = match found {
@@ -177,13 +189,24 @@ impl Snapshots {
         self.list.retain(|s| s.id != id);
     }
 
-    pub fn retain(&mut self, keep: impl Fn(&Snapshot) -> bool) {
-        self.list
-            .retain(|snapshot| snapshot.kind == Kind::Start || keep(snapshot));
+    pub fn divergence(&self) -> Option<&Diverged> {
+        self.divergence.as_deref()
     }
 
-    pub fn workers(&mut self) -> impl Iterator<Item = &mut Worker> {
-        self.list.iter_mut().map(|snapshot| &mut snapshot.worker)
+    /// The replay diverges there: no snapshot stands behind it, or leads beyond.
+    pub fn end_at(&mut self, found: Box<Diverged>) {
+        if (self.divergence()).is_some_and(|known| !is_before(&found, known)) {
+            return;
+        }
+        let limit = found.limit();
+        self.divergence = Some(found);
+        self.list.retain(|snapshot| {
+            snapshot.kind == Kind::Start || snapshot.position.event <= limit.event
+        });
+        for snapshot in &mut self.list {
+            // One that is dead is noticed when it is needed.
+            let _ = snapshot.worker.send(&Command::Limit(limit));
+        }
     }
 
     pub fn works(&self) -> Vec<u64> {

@@ -2,6 +2,9 @@
 
 mod common;
 
+use clew_recording::event::{Event, Record};
+use clew_recording::reader::Recording;
+use clew_recording::rewrite::rewrite;
 use clew_timeline::{Target, Timeline};
 use common::{open, record};
 
@@ -10,6 +13,7 @@ fn main() {
         common::test("threads", threads),
         common::test("two at once", two),
         common::test("another", another),
+        common::test("one finds a divergence", divergence),
     ])
 }
 
@@ -111,4 +115,57 @@ fn another() {
     assert!(before > 0);
     drop(other);
     common::no_children();
+}
+
+/// What one timeline finds out about where the replay diverges holds for the other, wherever it stands.
+fn divergence() {
+    let good = record("plain");
+    let bad = good.with_extension("bad");
+    let _ = std::fs::remove_dir_all(&bad);
+    let copied = std::process::Command::new("cp")
+        .arg("-r")
+        .args([&good, &bad])
+        .status();
+    assert!(copied.unwrap().success());
+    std::fs::remove_file(bad.join("log")).unwrap();
+    // Its last call but two had another argument.
+    let recording = Recording::open(&good).unwrap();
+    let mut reader = recording.stream(recording.streams()[0].id).unwrap();
+    let mut calls = Vec::new();
+    while let Some(record) = reader.next().unwrap() {
+        if matches!(record, Record::Event(Event::Call(_))) {
+            calls.push(reader.position());
+        }
+    }
+    let target = calls[calls.len() - 3];
+    let mut events = 0;
+    rewrite(&recording, &bad.join("log"), &mut |_, _, record, put| {
+        let mut record = record.clone();
+        if let Record::Event(event) = &mut record {
+            events += 1;
+            if let (Event::Call(call), true) = (event, events == target) {
+                call.args[0] ^= 1;
+            }
+        }
+        put(&record);
+    })
+    .unwrap();
+
+    let mut one = open(&bad);
+    let mut other = one.another().unwrap();
+    one.seek(Target::End).unwrap();
+    let found = one.divergence().expect("it diverges").clone();
+    assert_eq!(found.event + 1, target);
+    // It stands at the start, and has seen nothing of it.
+    other.seek(Target::Start).unwrap();
+    assert_eq!(other.divergence().map(|told| told.event), Some(found.event));
+    other.seek(Target::End).unwrap();
+    assert_eq!(other.position().unwrap(), one.position().unwrap());
+    let mut third = one.another().unwrap();
+    third.seek(Target::Start).unwrap();
+    third.seek(Target::End).unwrap();
+    assert_eq!(third.position().unwrap(), one.position().unwrap());
+    drop((one, other, third));
+    common::no_children();
+    let _ = std::fs::remove_dir_all(&bad);
 }

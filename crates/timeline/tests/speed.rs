@@ -5,10 +5,12 @@ mod common;
 
 use std::time::{Duration, Instant};
 
+use clew_engine::trace::read::{Backwards, Entry};
+use clew_timeline::trace::Trace;
 use clew_timeline::{
     Break, Direction, Position, Reason, Stops, Target, Timeline, TouchLimits, Watch, WatchKind,
 };
-use common::{Program, Random, computed, open, record_with, spread};
+use common::{Program, Random, computed, of_process, open, record_with, spread};
 
 fn main() {
     // Prints figures, for people.
@@ -47,6 +49,7 @@ fn all() {
     condition(timeline, &program);
 
     touches();
+    traces();
 
     let folder = record_with("writes", &[], &["3000000", "30000000"]);
     let far = &mut open(&folder);
@@ -75,6 +78,90 @@ fn touches() {
     let found = timeline.touches(&limits).unwrap();
     let (took, count) = (began.elapsed(), found.touches.len());
     println!("accesses to shared memory: {took:?}; {count} of them");
+}
+
+/// Traces against a plain replay, by the difference between a long stretch and a short one: what translating costs falls out.
+fn traces() {
+    let data: Vec<u8> = (0..6_000_000u32)
+        .map(|n| (n.wrapping_mul(2_654_435_761) >> 27) as u8)
+        .collect();
+    let input = common::scratch().join("traced");
+    std::fs::write(&input, data).unwrap();
+    let folder = common::record_program(&[], &["/bin/bzip2", "-kc", input.to_str().unwrap()]);
+    let timeline = &mut open(&folder);
+    timeline.seek(Target::End).unwrap();
+    let work = timeline.at().work;
+    let start = timeline.start();
+    let mut places = Vec::new();
+    for part in [1, 2] {
+        timeline.seek(Target::Start).unwrap();
+        places.push(timeline.after_ticks(work / 20 * part).unwrap());
+    }
+    let mut costs = Vec::new();
+    for &to in &places {
+        let plain = (0..3).map(|_| {
+            let mut fresh = open(&folder);
+            let before = computed();
+            fresh.seek(Target::Position(to)).unwrap();
+            computed() - before
+        });
+        let plain = plain.fold(f64::MAX, f64::min);
+        let mut best = (f64::MAX, 0.0);
+        let mut counts = (0, 0, 0);
+        for _ in 0..3 {
+            let mut fresh = open(&folder);
+            let (before, mine) = (computed(), of_process("self"));
+            let trace = fresh.trace(start, to).unwrap();
+            let (all, mine) = (computed() - before, of_process("self") - mine);
+            if all < best.0 {
+                best = (all, mine);
+            }
+            counts = count(&trace);
+        }
+        costs.push((plain, best, counts));
+    }
+    let [
+        (plain, (traced, reader), (instructions, entries, words)),
+        more,
+    ] = costs[..]
+    else {
+        unreachable!("two places");
+    };
+    let (instructions, entries, words) = (
+        (more.2.0 - instructions) as f64,
+        (more.2.1 - entries) as f64,
+        (more.2.2 - words) as f64,
+    );
+    let (plain, traced, reader) = (more.0 - plain, more.1.0 - traced, more.1.1 - reader);
+    let worker = traced - reader;
+    println!(
+        "trace of bzip2: {:.0} M instructions, {:.0} M blocks, {:.0} M registers; plain {plain:.2} s, traced {worker:.2} s and {reader:.2} s to take it",
+        instructions / 1e6,
+        entries / 1e6,
+        words / 1e6,
+    );
+    let each = |seconds: f64, count: f64| 1e9 * seconds / count;
+    println!(
+        "  {:.2} ns more for each instruction, {:.2} for each thing written, {:.2} with taking it",
+        each(worker - plain, instructions),
+        each(worker - plain, entries + words),
+        each(traced - plain, entries + words),
+    );
+}
+
+/// Instructions, blocks that were run through, and registers written down for them.
+fn count(trace: &Trace) -> (u64, u64, u64) {
+    let mut counts = (0, 0, 0);
+    for segment in &trace.segments {
+        for entry in Backwards::new(&trace.tables, segment) {
+            if let Entry::Run { end, slots } = entry.expect("entries make sense") {
+                counts.0 += u64::from(end.count);
+                counts.1 += 1;
+                counts.2 += slots.len() as u64 / 8;
+            }
+        }
+    }
+    counts
 }
 
 fn break_at(addr: u64) -> Stops {

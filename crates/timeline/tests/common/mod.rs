@@ -123,7 +123,7 @@ impl Random {
 }
 
 /// The folder that these tests fill: beside the test itself.
-fn scratch() -> PathBuf {
+pub fn scratch() -> PathBuf {
     let folder = std::env::temp_dir().join(format!("clew-timeline-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     folder
@@ -242,14 +242,22 @@ pub fn children() -> Vec<String> {
 
 /// Seconds that this process and its workers have computed: on a busy machine the better measure.
 pub fn computed() -> f64 {
-    let of = |pid: &str| -> u64 {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let times = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
-        let times = times.split(' ').skip(11).take(4);
-        times.filter_map(|n| n.parse::<u64>().ok()).sum()
-    };
-    let all = children().iter().map(|pid| of(pid)).sum::<u64>() + of("self");
-    all as f64 / 100.0
+    let workers = children();
+    let workers = workers.iter().map(|pid| ticks(pid, 4)).sum::<u64>();
+    (workers + ticks("self", 4)) as f64 / 100.0
+}
+
+/// Seconds that one process has computed, without its children.
+pub fn of_process(pid: &str) -> f64 {
+    ticks(pid, 2) as f64 / 100.0
+}
+
+/// Of user, system and, of children that ended, user and system.
+fn ticks(pid: &str, times: usize) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let all = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    let all = all.split(' ').skip(11).take(times);
+    all.filter_map(|n| n.parse::<u64>().ok()).sum()
 }
 
 /// Where a guest's functions and variables are.
