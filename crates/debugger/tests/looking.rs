@@ -6,15 +6,34 @@ mod common;
 use clew_debugger::{Debugger, Direction, Node, ScopeKind, Spot, StopReason, ValueId};
 use common::Guest;
 
+/// LLVM's library for C++ instead of GNU's.
+const LLVM: [&str; 10] = [
+    "-O0",
+    "-std=c++17",
+    "-nostdinc++",
+    "-isystem/usr/lib/llvm-14/include/c++/v1",
+    "-nodefaultlibs",
+    "-lc++",
+    "-lc++abi",
+    "-lm",
+    "-lc",
+    "-lgcc_s",
+];
+
 fn main() {
-    let values: [(&str, &[&str], usize); 3] = [
+    let values: [(&str, &[&str], usize); 4] = [
         ("shapes.cpp", &["-O0", "-std=c++17"], 48),
         ("shapes.cpp", &["-O0", "-std=c++17", "-gdwarf-4"], 48),
+        ("shapes.cpp", &LLVM, 48),
         ("shapes.rs", &["-Copt-level=0"], 17),
     ];
     let mut tests: Vec<_> = values
         .map(|(source, flags, least)| {
-            let name = format!("values/{source}{}", flags.join(""));
+            let library = match flags.contains(&"-lc++") {
+                true => " with LLVM's library".into(),
+                false => flags.join(""),
+            };
+            let name = format!("values/{source}{library}");
             common::test(name, move || shown(source, flags, least))
         })
         .into();

@@ -49,7 +49,7 @@ impl Guest {
             std::process::id(),
             flags.join("")
         );
-        let folder = std::env::temp_dir().join(name.replace(['=', ','], "-"));
+        let folder = std::env::temp_dir().join(name.replace(['=', ',', '/'], "-"));
         std::fs::create_dir_all(&folder).unwrap();
         let program = folder.join("guest");
         let compiler = match source.rsplit_once('.').unwrap().1 {
@@ -58,11 +58,15 @@ impl Guest {
             _ => "rustc",
         };
         let mut line = Command::new(compiler);
+        // Libraries come behind who needs them.
+        let (libraries, flags): (Vec<&str>, Vec<&str>) =
+            flags.iter().partition(|flag| flag.starts_with("-l"));
         line.arg("-g")
             .args(flags)
             .arg("-o")
             .arg(&program)
-            .arg(&path);
+            .arg(&path)
+            .args(libraries);
         assert!(line.status().unwrap().success(), "{line:?}");
         let recorded = Command::new(clew())
             .args(["record", "-o"])

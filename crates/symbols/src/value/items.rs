@@ -11,10 +11,15 @@ const NODE_BASE: u64 = 32;
 /// How to come from one item to the next.
 #[derive(Clone, Debug)]
 pub enum Walk {
-    /// A doubly linked list, or a hash table's chain: the first node, and where items lie in nodes.
-    Chain { first: u64, offset: u64, of: Type },
+    /// A doubly linked list, or a hash table's chain: the first node, and where the next one's address and items lie in nodes.
+    Chain {
+        first: u64,
+        link: u64,
+        offset: u64,
+        of: Type,
+    },
     /// A red-black tree: its leftmost node.
-    Tree { first: u64, of: Type },
+    Tree { first: u64, nodes: Nodes, of: Type },
     /// Blocks of items: the table of blocks, items in a block, and how many the first one lacks.
     Blocks {
         table: u64,
@@ -37,6 +42,14 @@ pub enum Walk {
     },
     /// Rust's ordered tree.
     BTree(Box<BTree>),
+}
+
+/// Where a tree's nodes have their neighbours.
+#[derive(Clone, Copy, Debug)]
+pub struct Nodes {
+    pub left: u64,
+    pub right: u64,
+    pub parent: u64,
 }
 
 /// Nodes of several keys each, with values beside them; those above the leaves have children, one more than keys.
@@ -72,23 +85,28 @@ impl View<'_> {
             }
         };
         match walk {
-            Walk::Chain { first, offset, of } => {
+            Walk::Chain {
+                first,
+                link,
+                offset,
+                of,
+            } => {
                 let mut node = *first;
                 for n in 0..to.min(MOST_PASSED) {
-                    let Some(next) = self.pointer_at(node) else {
+                    let Some(next) = self.pointer_at(node.wrapping_add(*link)) else {
                         break;
                     };
                     take(n, node.wrapping_add(*offset), of);
                     node = next;
                 }
             }
-            Walk::Tree { first, of } => {
+            Walk::Tree { first, nodes, of } => {
                 let align = self.alignment(of).max(1);
                 let offset = NODE_BASE.next_multiple_of(align);
                 let mut node = *first;
                 for n in 0..to.min(MOST_PASSED) {
                     take(n, node.wrapping_add(offset), of);
-                    match self.tree_next(node) {
+                    match self.tree_next(node, *nodes) {
                         Some(next) => node = next,
                         None => break,
                     }
@@ -184,7 +202,7 @@ impl View<'_> {
                 way.push((node, 0));
                 let level = way.len() as u64 - 1;
                 if level < tree.height {
-                    if level > DEEPEST as u64 * 2 {
+                    if level > DEEPEST as u64 {
                         return items;
                     }
                     down = self.pointer_at(node.wrapping_add(tree.edges));
@@ -232,27 +250,27 @@ impl View<'_> {
         items
     }
 
-    /// The node after this one in order. Left and right are the third and fourth words, the parent the second.
-    fn tree_next(&mut self, node: u64) -> Option<u64> {
-        let right = self.pointer_at(node.wrapping_add(24))?;
+    /// The node after this one in order.
+    fn tree_next(&mut self, node: u64, nodes: Nodes) -> Option<u64> {
+        let right = self.pointer_at(node.wrapping_add(nodes.right))?;
         if right != 0 {
             let mut node = right;
             // A tree isn't deeper than twice its size has bits.
             for _ in 0..128 {
-                match self.pointer_at(node.wrapping_add(16))? {
+                match self.pointer_at(node.wrapping_add(nodes.left))? {
                     0 => return Some(node),
                     left => node = left,
                 }
             }
             return None;
         }
-        let (mut node, mut parent) = (node, self.pointer_at(node.wrapping_add(8))?);
+        let (mut node, mut parent) = (node, self.pointer_at(node.wrapping_add(nodes.parent))?);
         for _ in 0..128 {
-            if self.pointer_at(parent.wrapping_add(24))? != node {
+            if self.pointer_at(parent.wrapping_add(nodes.right))? != node {
                 return Some(parent);
             }
             node = parent;
-            parent = self.pointer_at(node.wrapping_add(8))?;
+            parent = self.pointer_at(node.wrapping_add(nodes.parent))?;
         }
         None
     }

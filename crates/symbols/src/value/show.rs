@@ -292,7 +292,10 @@ impl Shower<'_, '_> {
     ) -> Result<Option<(Vec<u8>, usize)>, NoPlace> {
         let size = self.view.catalog.size(of)?.unwrap_or(0);
         let len = size.saturating_mul(count);
-        if size == 0 || len > LARGEST_ARRAY || !matches!(value.place, Place::Memory(_)) {
+        // A container may have what it holds in itself: it must know where it is.
+        let holds = self.means && matches!(self.view.catalog.strip(of)?, Type::Record(_));
+        let far = !matches!(value.place, Place::Memory(_));
+        if size == 0 || len > LARGEST_ARRAY || far || holds {
             return Ok(None);
         }
         let bytes = self.view.bytes(value, len)?;

@@ -211,7 +211,8 @@ impl View<'_> {
             let mut members = record.members.iter();
             members.find(|member| member.name.as_deref() == Some(wanted))
         };
-        let (first, second) = match name.starts_with("std::pair<") {
+        let head = name.split('<').next().unwrap_or(name);
+        let (first, second) = match head.starts_with("std::") && head.ends_with("::pair") {
             true => (named("first")?, named("second")?),
             false if name.starts_with('(') && record.members.len() == 2 => {
                 (named("__0")?, named("__1")?)
