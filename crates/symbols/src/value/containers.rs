@@ -5,7 +5,7 @@
 //! container here but a plain record, which is always right.
 //!
 //! * [`gnu`], [`llvm`]: the two libraries of C++
-//! * [`rust`]: Rust's
+//! * [`rust`]: that of Rust
 
 mod gnu;
 mod llvm;
