@@ -272,7 +272,7 @@ impl Elf {
         let limit = (section.file.len() as u64)
             .saturating_mul(MAX_RATIO)
             .min(64 << 20);
-        let plain = xz::decompress(&self.bytes[section.file.clone()], limit as usize).ok()?;
+        let plain = xz::decompress(&self.bytes[section.file.clone()], limit as usize)?;
         Elf::parse(Bytes::from(plain), &self.path).ok()
     }
 
