@@ -10,11 +10,11 @@ mod merge;
 pub mod minimize;
 
 use std::ffi::{CStr, OsString};
-use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::arguments::Engine;
+use crate::progress::Line;
 use crate::text::{self, Style};
 use crate::{recordings, run};
 use arguments::{Guard, Hunt, Sched};
@@ -65,7 +65,7 @@ pub fn hunt(line: &Hunt, envp: &[&CStr]) -> i32 {
     prepare_signals();
     let mut screen = Screen {
         json: line.json,
-        progress: std::io::stderr().is_terminal() && !line.json,
+        line: Line::default(),
         style: Style::stdout(),
         settings: &settings,
     };
@@ -198,7 +198,7 @@ pub(crate) fn prepare_signals() {
 /// What the user sees.
 struct Screen<'a> {
     json: bool,
-    progress: bool,
+    line: Line,
     style: Style,
     settings: &'a Settings,
 }
@@ -206,12 +206,12 @@ struct Screen<'a> {
 impl Screen<'_> {
     fn show(&mut self, news: &News) {
         match news {
-            News::Progress(tally) => self.progress(tally),
+            News::Progress(tally) if !self.json => self.progress(tally),
             News::Found(found) if !self.json => {
                 self.clear();
                 text::print(&self.found(found));
             }
-            News::Minimizing(progress) => self.minimizing(progress),
+            News::Minimizing(progress) if !self.json => self.minimizing(progress),
             News::Minimized(found) if !self.json => {
                 self.clear();
                 if let Some(minimized) = &found.minimized {
@@ -223,27 +223,21 @@ impl Screen<'_> {
                     text::print(&text);
                 }
             }
-            News::Found(_) | News::Minimized(_) => {}
+            _ => {}
         }
     }
 
-    fn minimizing(&self, progress: &Progress) {
-        if self.progress {
-            eprint!(
-                "\r\x1b[Kminimizing: {} of at most {}, {} of {} left",
-                text::count(progress.runs),
-                text::counted(progress.most, "run"),
-                text::count(progress.preemptions),
-                text::counted(progress.before, "preemption"),
-            );
-            let _ = std::io::stderr().flush();
-        }
+    fn minimizing(&mut self, progress: &Progress) {
+        self.line.say(&format!(
+            "minimizing: {} of at most {}, {} of {} left",
+            text::count(progress.runs),
+            text::counted(progress.most, "run"),
+            text::count(progress.preemptions),
+            text::counted(progress.before, "preemption"),
+        ));
     }
 
-    fn progress(&self, tally: &Tally) {
-        if !self.progress {
-            return;
-        }
+    fn progress(&mut self, tally: &Tally) {
         let of = self
             .settings
             .runs
@@ -262,14 +256,11 @@ impl Screen<'_> {
             let fewest = text::counted(*preemptions, "preemption");
             line.push_str(&format!(", best so far {name} with {fewest}"));
         }
-        eprint!("\r\x1b[K{line}");
-        let _ = std::io::stderr().flush();
+        self.line.say(&line);
     }
 
-    fn clear(&self) {
-        if self.progress {
-            eprint!("\r\x1b[K");
-        }
+    fn clear(&mut self) {
+        self.line.clear();
     }
 
     /// What was found, and what to do with it.

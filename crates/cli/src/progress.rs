@@ -1,42 +1,72 @@
 //! What takes longer than a second says how far it has come, on a terminal. In: the part that is done. Out: one line on
 //! stderr with the time that is left, which is gone when the work is.
 
-use std::io::IsTerminal;
 use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::text;
 
 /// Nothing is said of what is over sooner.
 const LONG: Duration = Duration::from_secs(1);
-/// The line changes so often.
-const OFTEN: Duration = Duration::from_millis(100);
+/// The line changes so often in a second.
+const OFTEN: u8 = 10;
 /// Too little to tell the rest by.
 const LITTLE: f64 = 0.005;
+
+/// A line on stderr that is written over, if that is a terminal; as much of it as there is room for.
+#[derive(Default)]
+pub struct Line {
+    bar: Option<ProgressBar>,
+}
+
+impl Line {
+    pub fn say(&mut self, text: &str) {
+        let bar = self.bar.get_or_insert_with(|| {
+            let style = ProgressStyle::with_template("{wide_msg}").expect("a template");
+            let target = ProgressDrawTarget::stderr_with_hz(OFTEN);
+            ProgressBar::with_draw_target(None, target).with_style(style)
+        });
+        bar.set_message(text.to_owned());
+    }
+
+    pub fn clear(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
 
 pub struct Progress {
     /// "replaying crash".
     what: String,
-    on_terminal: bool,
+    wanted: bool,
     began: Instant,
     /// The part that was done when it began.
     first: Option<f64>,
-    shown: Option<Instant>,
+    line: Line,
 }
 
 impl Progress {
     pub fn new(what: &str) -> Progress {
         Progress {
             what: text::plain(what),
-            on_terminal: std::io::stderr().is_terminal(),
+            wanted: true,
             began: Instant::now(),
             first: None,
-            shown: None,
+            line: Line::default(),
         }
     }
 
     /// One that never says anything, unless this holds.
     pub fn only_if(mut self, shown: bool) -> Progress {
-        self.on_terminal &= shown;
+        self.wanted &= shown;
         self
     }
 
@@ -55,21 +85,14 @@ impl Progress {
     pub fn show_with(&mut self, done: f64, more: &str) {
         let first = *self.first.get_or_insert(done);
         let elapsed = self.began.elapsed();
-        let due = match self.shown {
-            None => elapsed > LONG,
-            Some(last) => last.elapsed() > OFTEN,
-        };
-        if self.on_terminal && due {
+        if self.wanted && elapsed > LONG {
             let line = line(&self.what, more, done, done - first, elapsed);
-            eprint!("\r\x1b[K{line}");
-            self.shown = Some(Instant::now());
+            self.line.say(&line);
         }
     }
 
     pub fn clear(&mut self) {
-        if self.shown.take().is_some() {
-            eprint!("\r\x1b[K");
-        }
+        self.line.clear();
     }
 }
 
@@ -83,12 +106,6 @@ impl clew_gdb::Meter for Progress {
     }
 
     fn is_over(&mut self) {
-        self.clear();
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
         self.clear();
     }
 }

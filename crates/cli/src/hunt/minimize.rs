@@ -68,7 +68,7 @@ fn begun(line: &Minimize, envp: &[&CStr]) -> Result<i32, String> {
     prepare_signals();
     let mut screen = Screen {
         json: false,
-        progress: std::io::IsTerminal::is_terminal(&std::io::stderr()),
+        line: Default::default(),
         style: Style::stdout(),
         settings: &settings,
     };

@@ -1,14 +1,13 @@
 //! `clew ls`: the recordings there are.
 
 use std::ffi::CStr;
-use std::io::IsTerminal;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
 use super::arguments::Ls;
 use super::{end_style, end_text, name, place};
+use crate::progress::Progress;
 use crate::text::{self, Style};
 use crate::weave;
 use clew_recording::folder::Recordings;
@@ -74,15 +73,15 @@ fn rows(place: &Recordings) -> Result<Vec<Row>, String> {
     let folders = place
         .list()
         .map_err(|error| format!("{}: {error}", place.dir().display()))?;
-    let mut progress = Progress::new(folders.len());
-    let mut rows: Vec<Row> = folders
-        .iter()
-        .filter_map(|folder| {
-            progress.step();
+    let mut progress = Progress::new("reading recordings");
+    let mut rows: Vec<Row> = (0..)
+        .zip(&folders)
+        .filter_map(|(n, folder)| {
+            progress.show(f64::from(n) / folders.len() as f64);
             row(folder)
         })
         .collect();
-    progress.clear();
+    drop(progress);
     rows.sort_by(|a, b| (a.started_ns, &a.name).cmp(&(b.started_ns, &b.name)));
     Ok(rows)
 }
@@ -214,45 +213,6 @@ fn table(rows: &[Row], style: Style) -> String {
             _ => cell.into(),
         }
     })
-}
-
-/// Says on a terminal how far it is, if it takes long.
-struct Progress {
-    total: usize,
-    done: usize,
-    began: Instant,
-    shown: Option<Instant>,
-}
-
-impl Progress {
-    fn new(total: usize) -> Progress {
-        Progress {
-            total,
-            done: 0,
-            began: Instant::now(),
-            shown: None,
-        }
-    }
-
-    fn step(&mut self) {
-        self.done += 1;
-        let due = match self.shown {
-            None => {
-                self.began.elapsed() > Duration::from_secs(1) && std::io::stderr().is_terminal()
-            }
-            Some(last) => last.elapsed() > Duration::from_millis(100),
-        };
-        if due {
-            eprint!("\rclew: reading recording {} of {}", self.done, self.total);
-            self.shown = Some(Instant::now());
-        }
-    }
-
-    fn clear(&self) {
-        if self.shown.is_some() {
-            eprint!("\r\x1b[K");
-        }
-    }
 }
 
 #[cfg(test)]
