@@ -16,6 +16,7 @@
 //! * [`clew`]: where the command under test is
 //! * [`scratch`]: directories that a run may fill
 //! * [`sources`]: the test files of a folder
+//! * [`storeys`]: which crate may use which
 //! * [`cpu`]: what this processor can do
 //! * [`terminal`]: a program on a pseudo-terminal, typed at and read from
 //! * [`mi`], [`value`]: a gdb that is talked to by machine
@@ -36,6 +37,7 @@ pub mod recorded;
 pub mod run;
 pub mod scratch;
 pub mod sources;
+pub mod storeys;
 pub mod terminal;
 pub mod value;
 pub mod workloads;

@@ -296,9 +296,9 @@ impl GsBlock {
         };
         let (holder, left) = match emit::counter_at(before, code) {
             Some(found) => found,
-            // SAFETY: `code` is set before guest code is entered, and the cache doesn't change
-            // while it runs.
             None if self.ticks_left == 0 => {
+                // SAFETY: `code` is set before guest code is entered, and the cache doesn't change
+                // while it runs.
                 match unsafe { (*self.code).loop_counter(rip as u32) } {
                     Some(holder) => (holder, 1),
                     None => return self.kick(),

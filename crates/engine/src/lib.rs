@@ -1,5 +1,7 @@
 //! clew's engine: runs an unmodified x86-64 Linux program through a dynamic binary translator.
 //!
+//! It knows no source lines and no debugger: what it tells is addresses, registers and positions.
+//!
 //! Data flow: guest bytes → decode → [`translate`] → [`cache`] → exits → [`executor`] → [`kernel`]
 //! table → the world. The guest's own state is in [`guest`] and [`memory`]; what touches the host's
 //! signals and kernel threads is in [`host`]. [`lockstep`] checks all of it against the CPU.

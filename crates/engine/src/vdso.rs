@@ -466,7 +466,7 @@ impl Object {
     /// # Safety
     /// A well-formed shared object is mapped at `base`.
     unsafe fn at(base: u64) -> Option<Object> {
-        // SAFETY (all reads): the addresses come from the object's own headers.
+        // SAFETY: all reads are of addresses from the object's own headers.
         unsafe {
             let (phoff, phnum) = (read::<u64>(base + 32), read::<u16>(base + 56));
             let (mut load, mut dynamic) = (None, None);

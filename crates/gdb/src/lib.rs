@@ -1,5 +1,7 @@
 //! The gdb remote serial protocol, answered from a timeline.
 //!
+//! It steps over no lines by itself: gdb does that, or `clew_debugger`.
+//!
 //! In: a socket that a gdb is connected to. Out: a [`Session`] in which it can do with a recorded program
 //! what it can do with a live one, and go backwards.
 //!

@@ -1,5 +1,7 @@
 //! Hunting. In: a program, and what counts as its failing. Out: recordings of runs that fail.
 //!
+//! It reports no failure without its recording: whatever it says can be looked at.
+//!
 //! Each run is a recording made by `clew record`, a process of its own, with a schedule that follows from the hunt's seed
 //! and the run's number. One that passes leaves nothing behind.
 #![forbid(unsafe_code)]

@@ -1,5 +1,7 @@
 //! What happened before what: interactions of threads, their partial order, and accesses that nothing orders.
 //!
+//! It runs nothing again: what it tells is the order of the one run that was recorded.
+//!
 //! In: a timeline of one process. Out: its interactions `<type, thread, object, t>` with Lamport times, the edges between
 //! them, and data races. The definitions are those of "Replay Debugging for Multi-threaded Embedded Software" (Lee and others);
 //! its events are called *interactions* here, since a log has events of its own.

@@ -1,5 +1,7 @@
 //! Recordings: what is written down of a run, how it gets to disk, and how it is read again.
 //!
+//! It knows no engine and no debugger: recordings are listed, packed, checked and read where neither runs.
+//!
 //! - [`event`]: the vocabulary
 //! - [`codec`]: events to bytes and back
 //! - [`bytes`]: numbers to bytes and back

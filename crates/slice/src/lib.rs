@@ -1,5 +1,7 @@
 //! Where a value comes from: back through all that a recorded program executed, its threads and what the kernel wrote.
 //!
+//! It looks at no source: what it finds are instructions as they were executed; lines are for who shows them.
+//!
 //! In: a timeline, and a value: a register or bytes of memory at a position. Out: the chain of its moves and
 //! computations, or all that it depends on, newest first, each with its position.
 //!

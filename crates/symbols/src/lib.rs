@@ -1,5 +1,7 @@
 //! What debugging information says about an address of a program for x86-64 Linux.
 //!
+//! It knows no recordings, and trusts nothing in a file, since that may be a stranger's.
+//!
 //! ELF files and DWARF (versions 4 and 5) come in, from the program itself, from its separate
 //! debug file (`.gnu_debuglink` or build id), from the file that dwz shares between several, or
 //! from split DWARF's `.dwo` and `.dwp` files; lines, functions, inlined calls, variables, types,

@@ -1,5 +1,7 @@
 //! Forwards and backwards through the life of one recorded program.
 //!
+//! It prints nothing, and checks what a worker says before using it: the program may be a stranger's.
+//!
 //! A [`Timeline`] stands at a position of a stream. It seeks, runs and steps in both directions, shows
 //! threads, registers and memory, and makes [`Excursion`]s: what-ifs in a forked copy that is thrown
 //! away. Nothing that is done with it changes the recording or what it shows later.

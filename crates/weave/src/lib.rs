@@ -1,5 +1,7 @@
 //! Woven recordings. In: a program to run, or such a recording. Out: the recording's folder, or the same run again.
 //!
+//! It knows no engine: what it adds to a lock must cost next to nothing, so it is native code beside the program's own.
+//!
 //! A program runs natively, its threads in parallel, with a library preloaded (`preload/`) that notes the order in which
 //! threads interact and what comes from outside. A replay runs it again with the same library, which enforces that order and gives
 //! the same input; under `clew record`, that makes an exact recording of it.

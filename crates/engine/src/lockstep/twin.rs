@@ -111,8 +111,8 @@ impl Twin {
     /// Waits for a stop: its signal, or the wait status of the end.
     fn wait(&self) -> Result<i32, i32> {
         let mut status = 0i32;
-        // SAFETY: the kernel writes one int.
         let ret = loop {
+            // SAFETY: the kernel writes one int.
             let ret =
                 unsafe { syscall!(libc::SYS_wait4, self.pid, &raw mut status, libc::__WALL, 0) };
             if ret != sys::err(libc::EINTR) {

@@ -35,8 +35,8 @@ fn call_waits_while_others_run() {
     ));
     ex.schedule();
     assert_eq!(ex.gs.regs.rip, RIP + 1);
-    // SAFETY: writes to our pipe.
     assert_eq!(
+        // SAFETY: writes to our pipe.
         unsafe { libc::write(write, c"hello".as_ptr().cast(), 5) },
         5
     );
