@@ -3,6 +3,8 @@
 use std::fs;
 use std::sync::OnceLock;
 
+use libtest_mimic::Completion;
+
 /// Whether `/proc/cpuinfo` lists the flag.
 pub fn has(flag: &str) -> bool {
     static FLAGS: OnceLock<Vec<String>> = OnceLock::new();
@@ -14,6 +16,11 @@ pub fn has(flag: &str) -> bool {
         flags.into_iter().flatten().map(str::to_owned).collect()
     });
     flags.iter().any(|known| known == flag)
+}
+
+/// What to say of a test that needs it, where the processor hasn't got it.
+pub fn skipped_without(flag: &str) -> Option<Completion> {
+    (!has(flag)).then(|| Completion::ignored_with(format!("this processor has no {flag}")))
 }
 
 /// How many programs want to run for each processor, on the last minute's average.

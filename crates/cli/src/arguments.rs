@@ -282,7 +282,7 @@ pub struct Engine {
     pub stats: Option<Whose>,
 
     /// Switches for debugging the engine, with commas between them: trace, bisect=N, dump=N..M, calls,
-    /// lockstep[=N], stretch=N, turns, sharing, hook (see CONTRIBUTING).
+    /// lockstep[=N], stretch=N, spread=N, turns, sharing, hook (see CONTRIBUTING).
     /// The environment variable CLEW_DEBUG says the same
     #[arg(long, value_name = "SWITCHES", hide = true)]
     pub debug: Option<String>,

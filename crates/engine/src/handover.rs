@@ -76,6 +76,10 @@ impl Handover {
             "stretch",
             Some(self.options.stretch as i64).filter(|&n| n != 0),
         );
+        number(
+            "spread",
+            Some(self.options.spread as i64).filter(|&n| n != 0),
+        );
         number("bisect", self.options.bisect.map(|n| n as i64));
         number("instruments", self.options.instruments.map(|n| n as i64));
         number("seed", self.options.seed.map(|n| n as i64));
@@ -196,6 +200,7 @@ impl Handover {
                 "rules" => handover.own.rules = Some(Rules::from_bytes(&bytes)?.into()),
                 "lockstep" => options.lockstep = Some(number()? as u64),
                 "stretch" => options.stretch = number()? as u64,
+                "spread" => options.spread = number()? as u64,
                 "dump" => match split(&bytes)?[..] {
                     [from, to] => options.dump = from..to,
                     _ => return None,
@@ -295,6 +300,7 @@ mod tests {
             dump: 3..9,
             lockstep: Some(u64::MAX),
             stretch: 7,
+            spread: 3,
             sched: Sched::Pct,
             seed: Some(u64::MAX),
             depth: Some(4),

@@ -85,6 +85,8 @@ pub struct Options {
     /// Compare with native execution for so many instructions, every so many ticks (0: varying).
     pub lockstep: Option<u64>,
     pub stretch: u64,
+    /// Ticks between pieces that are compared (0: everything is).
+    pub spread: u64,
     /// Mistranslate an instruction of that block.
     pub spoil: Option<u64>,
     /// Put instruments into all code and pass them: breakpoints at one of so many instructions (0:
@@ -146,6 +148,7 @@ impl Options {
                 Some(("bisect", n)) => self.bisect = Some(number(n)?),
                 Some(("lockstep", n)) => self.lockstep = Some(number(n)?),
                 Some(("stretch", n)) => self.stretch = number(n)?,
+                Some(("spread", n)) => self.spread = number(n)?,
                 Some(("spoil", n)) => self.spoil = Some(number(n)?),
                 Some(("instruments", n)) => self.instruments = Some(number(n)?),
                 Some(("dump", blocks)) => {

@@ -33,6 +33,9 @@ use native::Barrier;
 use original::Reached;
 use twin::{Stop, Twin};
 
+/// Instructions of a piece.
+const PIECE: u64 = 400;
+
 /// The checker of one process. A guest's children run unchecked.
 #[derive(Debug)]
 pub struct Lockstep {
@@ -41,6 +44,10 @@ pub struct Lockstep {
     limit: u64,
     /// Ticks between comparisons; 0: a few, varying, so that links are followed too.
     stretch: u64,
+    /// After each piece so many ticks pass unchecked; 0: there are no pieces.
+    spread: u64,
+    /// Ticks of those that are left.
+    rest: i64,
     pub instructions: u64,
     pub stretches: u64,
     pub segments: u64,
@@ -78,6 +85,8 @@ impl Lockstep {
             pid: getpid(),
             limit: options.lockstep?,
             stretch: options.stretch,
+            spread: options.spread,
+            rest: 0,
             instructions: 0,
             stretches: 0,
             segments: 0,
@@ -111,8 +120,26 @@ impl Lockstep {
         self.instructions < self.limit && self.pid == getpid()
     }
 
+    /// Goes on unchecked up to where the next piece begins.
+    fn pass(&mut self, ex: &mut Executor) -> Exit {
+        let budget = ex.gs.ticks_left;
+        let most = budget.min(self.rest).max(1);
+        ex.gs.ticks_left = most;
+        let exit = ex.code.enter(ex.gs, &mut ex.memory, &mut ex.stats);
+        self.rest -= most - ex.gs.ticks_left - ex.gs.kicked;
+        ex.gs.ticks_left += budget - most;
+        match exit {
+            Exit::Budget if ex.gs.ticks_left > 0 => Exit::Attention,
+            exit => exit,
+        }
+    }
+
     fn segment(&mut self, ex: &mut Executor) -> Exit {
         self.segments += 1;
+        let most = match self.spread {
+            0 => self.limit,
+            _ => self.limit.min(self.instructions + PIECE),
+        };
         let mut twin = match Twin::fork(ex) {
             Ok(twin) => twin,
             Err(errno) => {
@@ -133,7 +160,7 @@ impl Lockstep {
             }
             match next {
                 Next::Stretch if attention => break Next::Leave(Exit::Attention),
-                Next::Stretch if self.instructions >= self.limit => {
+                Next::Stretch if self.instructions >= most => {
                     break Next::Leave(Exit::Attention);
                 }
                 Next::Stretch => {}
@@ -142,6 +169,9 @@ impl Lockstep {
         };
         self.compare_memory(ex, &twin);
         twin.end();
+        if self.instructions >= most {
+            self.rest = self.spread as i64;
+        }
         let exit = match next {
             Next::Leave(exit) => exit,
             Next::Skip => ex.code.step(ex.gs, &mut ex.memory, &mut ex.stats, 1),
@@ -276,10 +306,10 @@ pub fn enter(ex: &mut Executor) -> Exit {
     let Some(mut lockstep) = ex.lockstep.take() else {
         return ex.code.enter(ex.gs, &mut ex.memory, &mut ex.stats);
     };
-    let exit = if lockstep.is_active() {
-        lockstep.segment(ex)
-    } else {
-        ex.code.enter(ex.gs, &mut ex.memory, &mut ex.stats)
+    let exit = match lockstep.is_active() {
+        true if lockstep.rest > 0 => lockstep.pass(ex),
+        true => lockstep.segment(ex),
+        false => ex.code.enter(ex.gs, &mut ex.memory, &mut ex.stats),
     };
     ex.lockstep = Some(lockstep);
     exit
