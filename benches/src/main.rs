@@ -10,10 +10,12 @@
 //! * [`recorded`], [`recorded_report`]: the same for record and replay
 //! * [`travel`], [`travel_report`]: what a person waits for in gdb and `clew watch`
 //! * [`weave`]: woven recording against native
+//! * [`probe`]: what debug code in a replay costs
 //! * [`slice`]: slices, what they cost and what precision is worth
 
 mod inputs;
 mod measure;
+mod probe;
 mod recorded;
 mod recorded_report;
 mod report;
@@ -49,8 +51,8 @@ struct Options {
     /// Only these translators, beside native
     #[arg(long, value_name = "TRANSLATOR", value_delimiter = ',')]
     only: Vec<String>,
-    /// Only one of the tables: run, record (with replay), travel, weave, or slice
-    #[arg(long, value_name = "TABLE", value_parser = ["run", "record", "travel", "weave", "slice"])]
+    /// Only one of the tables: run, record (with replay), travel, weave, slice, or probe
+    #[arg(long, value_name = "TABLE", value_parser = ["run", "record", "travel", "weave", "slice", "probe"])]
     table: Option<String>,
     /// The command to measure
     #[arg(long, value_name = "PATH", env = "CLEW")]
@@ -145,6 +147,20 @@ fn run(options: &Options) -> std::result::Result<(), String> {
         print!("{}", weave::table(&rows));
         if !options.dry {
             weave::write(&rows)?;
+        }
+        if options.table.is_some() {
+            return Ok(());
+        }
+    }
+    if wanted("probe") && !partial {
+        let bench = probe::Bench {
+            clew: &clew,
+            dir: &dir,
+        };
+        let rows = bench.measure(options.runs.min(MOST_RECORDED))?;
+        print!("{}", probe::table(&rows));
+        if !options.dry {
+            probe::write(&rows)?;
         }
         if options.table.is_some() {
             return Ok(());

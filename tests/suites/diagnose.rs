@@ -18,6 +18,10 @@ struct Case {
     sides: [Vec<u64>; 2],
     pattern: Option<String>,
     fail_if: Option<String>,
+    /// What is said to have failed.
+    failure: Option<String>,
+    /// The order can be forced on a passing run, which fails then.
+    forced: bool,
     known_wrong: bool,
 }
 
@@ -63,6 +67,8 @@ const BUGS: &[Bug] = &[
 ];
 /// Another variable, which shows the same, comes first (docs/diagnose.md).
 const WRONG: &[&str] = &["aba"];
+/// Their handlers run because a thread sends a signal: when it does can be chosen.
+const FORCED: &[&str] = &["bash_history", "ed_columns", "handler", "lynx_columns"];
 const SEED: &str = "3";
 
 fn main() {
@@ -74,6 +80,8 @@ fn main() {
             sides: [one.to_vec(), other.to_vec()],
             pattern: None,
             fail_if: None,
+            failure: None,
+            forced: FORCED.contains(name),
             known_wrong: WRONG.contains(name),
         });
     }
@@ -95,6 +103,7 @@ fn main() {
         .collect();
     trials.push(Trial::test("recordings", recordings));
     trials.push(Trial::test("after a hunt", after_a_hunt));
+    trials.push(Trial::test("one switch", one_switch));
     trials.push(Trial::test("errors", errors));
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
@@ -120,6 +129,11 @@ fn read(source: &Path) -> Case {
         sides: [marked("// LOCAL"), marked("// REMOTE")],
         pattern: head("pattern"),
         fail_if: head("fail-if"),
+        failure: head("failure"),
+        forced: source
+            .file_stem()
+            .and_then(|name| name.to_str())
+            .is_some_and(|name| FORCED.contains(&name)),
         known_wrong: head("known").is_some(),
     }
 }
@@ -211,7 +225,20 @@ fn first(case: &Case) -> Result<(), Failed> {
     words.extend(["--", &program]);
     let output = run(&dir, &words)?;
     let suspects = suspects(&output)?;
+    if let Some(failure) = &case.failure
+        && !String::from_utf8_lossy(&output.stdout).contains(failure)
+    {
+        return Err(format!("it isn't said that {failure}: {}", said(&output)).into());
+    }
     let place = suspects.iter().position(|suspect| case.is_it(suspect));
+    // A signal that a thread sends is forced on a passing run, and it fails by that.
+    if case.forced {
+        let confirmed = &suspects[0]["confirmed"];
+        let with = &confirmed["with"];
+        if confirmed["forced"] != true || with[0] != with[1] || with[1] == 0 {
+            return Err(format!("it isn't forced: {}", said(&output)).into());
+        }
+    }
     match (place, case.known_wrong) {
         (Some(0), false) => Ok(()),
         (Some(1..), true) => Ok(()),
@@ -262,6 +289,24 @@ fn recordings() -> Result<(), Failed> {
     let right = first["variable"] == "account.balance" && first["confirmed"].is_null();
     if (&all["failing"], &all["passing"], right) != (&2.into(), &3.into(), true) {
         return Err(said(&output).into());
+    }
+    // The same as a page: a lane for each thread, and where to go.
+    let page = dir.join("page.html");
+    let words: Vec<&str> = words
+        .into_iter()
+        .filter(|word| *word != "--json")
+        .chain(["--html", "page.html"])
+        .collect();
+    let output = run(&dir, &words)?;
+    let page = fs::read_to_string(&page).map_err(|why| format!("{why}: {}", said(&output)))?;
+    let parts = [
+        "<code>account.balance</code>",
+        "<th>thread 1",
+        "<th>thread 2",
+        "clew debug lost_update-",
+    ];
+    if output.status.code() != Some(0) || !parts.iter().all(|part| page.contains(part)) {
+        return Err(format!("{page}\n{}", said(&output)).into());
     }
     // Nothing is left but what was there.
     let names = fs::read_dir(dir.join("recordings"))?
@@ -315,6 +360,31 @@ fn after_a_hunt() -> Result<(), Failed> {
         .first()
         .is_some_and(|first| first["variable"] == "left")
     {
+        true => Ok(()),
+        false => Err(said(&output).into()),
+    }
+}
+
+/// `clew why --minimize`: the one switch that a hunted run takes.
+fn one_switch() -> Result<(), Failed> {
+    let source = scratch::sources().join("guests/bugs/check_then_act.c");
+    let (dir, program) = build(&source, "switch")?;
+    let program = program.display().to_string();
+    let words = ["hunt", "--jobs", "1", "--seed", SEED, &program];
+    let hunted = run(&dir, &words)?;
+    if hunted.status.code() != Some(0) {
+        return Err(said(&hunted).into());
+    }
+    let output = run(&dir, &["why", "check_then_act-1", "--minimize", "--json"])?;
+    let all: Value = serde_json::from_slice(&output.stdout).map_err(|_| said(&output))?;
+    let switches = &all["switches"];
+    let first = &switches["explained"]["preemptions"][0];
+    let few = switches["preemptions"].as_u64();
+    let right = all["kind"] == "assertion"
+        && switches["recording"] == "check_then_act-2"
+        && few.is_some_and(|few| (1..=2).contains(&few))
+        && first["position"].is_string();
+    match right {
         true => Ok(()),
         false => Err(said(&output).into()),
     }

@@ -36,7 +36,27 @@ fn main() {
         let dir = scratch::fresh("zoo.heap.churn");
         let program = dir.join("churn");
         build(&sources_of("heap/churn.c"), &program, &[])?;
-        same_heap(&dir, &program, &[])
+        same_heap(&dir, &program, &[], "gcc", None)
+    }));
+    // Other allocators by their own functions.
+    for allocator in ["libjemalloc.so.2", "libmimalloc.so.2.0"] {
+        trials.push(Trial::test(format!("heap/{allocator}"), move || {
+            let dir = scratch::fresh(&format!("zoo.heap.{allocator}"));
+            let program = dir.join("churn");
+            build(&sources_of("heap/churn.c"), &program, &[])?;
+            same_heap(&dir, &program, &[], "gcc", Some(allocator))
+        }));
+    }
+    trials.push(Trial::test("heap/musl", || {
+        let dir = scratch::fresh("zoo.heap.musl");
+        let program = dir.join("churn");
+        built(
+            Command::new("musl-gcc"),
+            &sources_of("heap/churn.c"),
+            &program,
+            &["-g"],
+        )?;
+        same_heap(&dir, &program, &[], "musl-gcc", None)
     }));
     trials.push(Trial::test("heap/sort", || {
         let dir = scratch::fresh("zoo.heap.sort");
@@ -46,7 +66,8 @@ fn main() {
         let input = dir.join("input");
         fs::write(&input, text)?;
         let input = input.display().to_string();
-        same_heap(&dir, Path::new("/usr/bin/sort"), &["--parallel=1", &input])
+        let sort = Path::new("/usr/bin/sort");
+        same_heap(&dir, sort, &["--parallel=1", &input], "gcc", None)
     }));
     trials.push(Trial::test("alerts/notable", notable));
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
@@ -101,6 +122,10 @@ fn build(source: &Path, program: &Path, flags: &[&str]) -> Result<(), Failed> {
         ]),
         _ => line.args(["-g", "-O0", "-w", "-pthread"]),
     };
+    built(line, source, program, flags)
+}
+
+fn built(mut line: Command, source: &Path, program: &Path, flags: &[&str]) -> Result<(), Failed> {
     let built = line
         .args(flags)
         .arg(source)
@@ -235,24 +260,36 @@ fn notable() -> Result<(), Failed> {
 }
 
 /// What a preloaded library sees natively is what clew sees in a recording: sizes, in order, and which were freed.
-fn same_heap(dir: &Path, program: &Path, args: &[&str]) -> Result<(), Failed> {
+/// `compiler`: whose C library the program has; `allocator`: one that is preloaded too.
+fn same_heap(
+    dir: &Path,
+    program: &Path,
+    args: &[&str],
+    compiler: &str,
+    allocator: Option<&str>,
+) -> Result<(), Failed> {
     let library = dir.join("logger.so");
-    build(
+    built(
+        Command::new(compiler),
         &sources_of("heap/logger.c"),
         &library,
-        &["-O2", "-shared", "-fPIC"],
+        &["-g", "-w", "-O2", "-shared", "-fPIC"],
     )?;
     let log = dir.join("log");
     let program = program.display().to_string();
-    let (preload, put) = (
-        format!("LD_PRELOAD={}", library.display()),
-        format!("HEAP_LOG={}", log.display()),
-    );
+    let preloaded = format!("LD_PRELOAD={}", allocator.unwrap_or_default());
+    let preload = match allocator {
+        Some(allocator) => format!("LD_PRELOAD={}:{allocator}", library.display()),
+        None => format!("LD_PRELOAD={}", library.display()),
+    };
+    let put = format!("HEAP_LOG={}", log.display());
     let mut words = vec!["env", &preload, &put, &program];
     words.extend(args);
     let native = run(dir, &words, "")?;
     let clew = clew::path().display().to_string();
-    let mut words = vec![&clew[..], "record", "-n", "rec", "--", &program];
+    let mut words = vec![
+        "env", &preloaded, &clew, "record", "-n", "rec", "--", &program,
+    ];
     words.extend(args);
     let recorded = run(dir, &words, "")?;
     if native.stdout != recorded.stdout || !recorded.status.success() {

@@ -5,6 +5,8 @@ mod alerts;
 pub mod arguments;
 pub mod delta;
 mod heap;
+mod page;
+mod switches;
 mod why;
 
 pub use alerts::alerts;

@@ -5,7 +5,7 @@
 pub mod arguments;
 pub mod explain;
 mod facts;
-mod lines;
+pub(crate) mod lines;
 mod merge;
 pub mod minimize;
 

@@ -232,6 +232,9 @@ fn compiled(line: &Probe, debugger: &mut Debugger, out: &mut Out<'_>) -> i32 {
         Err(error) => return failed(&error),
     };
     let runs = prepared.runs(&probed.summary.hits);
+    for words in prepared.left_out(&probed.summary.hits) {
+        eprintln!("clew: {}", text::plain(&words));
+    }
     eprintln!("clew: {}", conclusion(&prepared, &probed));
     match (failures.is_empty(), runs) {
         (false, _) => FAILED,

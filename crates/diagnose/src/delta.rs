@@ -9,13 +9,16 @@ pub mod confirm;
 pub mod patterns;
 mod rank;
 pub mod scope;
+mod signals;
 mod sync;
 pub mod tell;
 pub mod trace;
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use clew_debugger::Debugger;
+use clew_recording::summary::{self, End};
 use serde::Serialize;
 
 use crate::Result;
@@ -28,6 +31,9 @@ use trace::Run;
 const MOST: usize = 3;
 /// So many are looked at for those: several may say the same.
 const LOOK: usize = 8;
+/// So many writes of a run are compared, and so many passing runs with the failing one.
+const MOST_WRITES: usize = 10_000;
+const MOST_PRINTED: usize = 4;
 /// What separates so much worse than the best isn't told.
 const FAR: f64 = 0.4;
 
@@ -59,6 +65,9 @@ pub struct Diagnosis {
     pub suspects: Vec<Suspect>,
     /// Some accesses weren't looked at: there are too many.
     pub complete: bool,
+    /// Memory that was looked at besides what several threads touch.
+    #[serde(skip)]
+    pub ranges: Vec<Range<u64>>,
 }
 
 /// A pattern that failing runs have.
@@ -119,6 +128,37 @@ pub struct Told {
     pub locks: Vec<String>,
 }
 
+/// What a passing run printed that ended as this one did: of several, the one that this agrees with for longest.
+fn expected(
+    debugger: &mut Debugger,
+    failure: &Failure,
+    passing: &[PathBuf],
+    open: &dyn Fn(&Path) -> Result<Debugger>,
+) -> Result<Option<Vec<u8>>> {
+    let Some(status) = failure.status else {
+        return Ok(None);
+    };
+    let printed = |debugger: &mut Debugger| -> Result<Vec<u8>> {
+        let all = debugger.output(MOST_WRITES)?;
+        let own = all.into_iter().filter(|one| one.to == 1);
+        Ok(own.flat_map(|one| one.bytes).collect())
+    };
+    let own = printed(debugger)?;
+    let mut best: Option<(usize, Vec<u8>)> = None;
+    for path in passing.iter().take(MOST_PRINTED) {
+        let ended = summary::of(path).map(|summary| summary.end);
+        if !matches!(ended, Ok(End::Exited { status: other }) if other == status) {
+            continue;
+        }
+        let other = printed(&mut open(path)?)?;
+        let same = own.iter().zip(&other).take_while(|(a, b)| a == b).count();
+        if other != own && best.as_ref().is_none_or(|(most, _)| same > *most) {
+            best = Some((same, other));
+        }
+    }
+    Ok(best.map(|(_, printed)| printed))
+}
+
 /// Finds out.
 pub fn diagnose(question: &mut Question<'_>) -> Result<Diagnosis> {
     let count = question.failing.len() + question.passing.len();
@@ -130,7 +170,15 @@ pub fn diagnose(question: &mut Question<'_>) -> Result<Diagnosis> {
             let named = question.named.as_ref().filter(|_| failure.is_none());
             let own = scope::failure(&mut Scene::new(&mut debugger)?, named)?;
             crash = own.crash;
-            failure.get_or_insert(own);
+            if failure.is_none() {
+                let mut own = own;
+                if named.is_none() {
+                    let expected = expected(&mut debugger, &own, question.passing, question.open)?;
+                    // What can't be followed leaves the scope as it is.
+                    let _ = own.follow(&mut debugger, expected.as_deref());
+                }
+                *failure = Some(own);
+            }
         }
         let ranges = failure.as_ref().map_or(&[][..], |failure| &failure.ranges);
         let run = trace::trace(&mut debugger, ranges, crash);
@@ -169,6 +217,7 @@ pub fn diagnose(question: &mut Question<'_>) -> Result<Diagnosis> {
         passing: passing.len(),
         accesses: failing.first().map_or(0, |run| run.accesses),
         suspects: Vec::new(),
+        ranges: failure.ranges.clone(),
         complete: failing.iter().chain(&passing).all(|run| run.story.complete),
     };
     for ranked in ranked.into_iter().take(LOOK) {

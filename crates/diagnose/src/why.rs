@@ -15,6 +15,8 @@ mod tell;
 mod trail;
 mod waits;
 
+use std::ops::Range;
+
 use clew_calls::names;
 use clew_debugger::{Debugger, Process};
 use clew_recording::event::{Cause, Event, ThreadId};
@@ -157,10 +159,7 @@ pub fn why(question: &Question<'_>) -> Result<Answer> {
             });
         }
     }
-    let mut asking = Asking {
-        scene: Scene::new(&mut debugger)?,
-        answer: Answer::default(),
-    };
+    let mut asking = Asking::new(Scene::new(&mut debugger)?);
     if let Some(expected) = &question.expected {
         asking.output(expected)?;
     } else if asking.deadlock()? {
@@ -199,15 +198,55 @@ fn forked_at(debugger: &mut Debugger, child: u32) -> Option<Site> {
     scene.site_at(position, thread).ok()
 }
 
+/// What led to a failure, as far as somebody who compares runs wants to know it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Led {
+    /// Memory that the failing value was read from, what was read last first.
+    pub memory: Vec<Range<u64>>,
+    /// What of the output differs, in words, and where that was made.
+    pub differs: Option<String>,
+    pub printed: Option<Site>,
+}
+
+/// Follows the value that failed, or the first output that isn't `expected`, back from where the scene's program ended.
+pub(crate) fn led(scene: Scene<'_>, expected: Option<&[u8]>) -> Result<Led> {
+    let mut asking = Asking::new(scene);
+    match expected {
+        Some(expected) => asking.output(expected)?,
+        None => asking.failed()?,
+    }
+    let statements = &asking.answer.statements;
+    let mut own = statements.iter().filter(|_| expected.is_some());
+    let differs = own.next().map(|differs| differs.text.clone());
+    let printed = own.next().and_then(|by| by.site.clone());
+    Ok(Led {
+        differs,
+        printed,
+        memory: asking.followed,
+    })
+}
+
 /// A question on its way to its answer.
 pub(crate) struct Asking<'a> {
     pub scene: Scene<'a>,
     pub answer: Answer,
+    /// Memory that values were read from which were followed.
+    pub followed: Vec<Range<u64>>,
 }
 
 /// Signals that instructions raise.
 const FAULTS: [i32; 4] = [4, 7, 8, 11];
 const SIGABRT: i32 = 6;
+
+impl<'a> Asking<'a> {
+    fn new(scene: Scene<'a>) -> Asking<'a> {
+        Asking {
+            scene,
+            answer: Answer::default(),
+            followed: Vec::new(),
+        }
+    }
+}
 
 impl Asking<'_> {
     fn say(&mut self, text: String, site: Option<Site>) {

@@ -67,6 +67,42 @@ pub(crate) fn read(folder: &Path) -> Result<(Schedule, Script), HuntError> {
     Ok(most)
 }
 
+/// Where in its own life the thread that runs is, so many ticks after so many events of a stream; by the events' order.
+pub fn points(folder: &Path, of: StreamId, marks: &[(u64, u64)]) -> Result<Vec<Point>, HuntError> {
+    let failed = |why: String| HuntError::Recording {
+        path: folder.into(),
+        why,
+    };
+    let recording = Recording::open(folder).map_err(|error| failed(error.to_string()))?;
+    let mut family = Family::default();
+    let mut points = Vec::new();
+    for stream in recording.streams() {
+        let mut reader = recording
+            .stream(stream.id)
+            .map_err(|error| failed(error.to_string()))?;
+        let first = family.first_thread(stream.id);
+        let mut turns = Turns::new(first);
+        let mut children = Children::new(first, stream.start.pid);
+        let mut marks = marks.iter().filter(|_| stream.id == of).peekable();
+        let mut number = 0;
+        loop {
+            while let Some((_, ticks)) = marks.next_if(|(event, _)| *event <= number) {
+                points.push(turns.behind(*ticks));
+            }
+            let Ok(Some(record)) = reader.next() else {
+                break;
+            };
+            if let Record::Event(event) = record {
+                turns.event(&event);
+                children.event(&event, &mut family);
+                number += 1;
+            }
+        }
+        points.extend(marks.map(|(_, ticks)| turns.behind(*ticks)));
+    }
+    Ok(points)
+}
+
 /// The processes of a recording, each with its children in order.
 #[derive(Default)]
 struct Family {
@@ -154,6 +190,19 @@ impl Turns {
             several: false,
             moved: false,
             borrowers: Borrowers::default(),
+        }
+    }
+
+    /// Where the current thread is so many ticks from here.
+    fn behind(&self, ticks: u64) -> Point {
+        let point = self.points.get(&self.current).copied().unwrap_or_default();
+        match ticks {
+            0 => point,
+            ticks => Point {
+                ticks: point.ticks.saturating_add(ticks),
+                calls: 0,
+                steps: 0,
+            },
         }
     }
 

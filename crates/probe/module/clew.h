@@ -10,7 +10,16 @@ extern "C" {
 extern struct clew_hit __clew_hit;
 extern void __clew_entered(unsigned long function);
 extern unsigned long __clew_at_entry(unsigned long function, unsigned long frame, int n);
+/* The locals that regions of one function share, of the call that the probe runs in. */
+extern void *__clew_instance;
+extern void **__clew_locals(unsigned long group, unsigned long function, unsigned long frame);
 #ifdef __cplusplus
+}
+template <class T> inline void __clew_set(T &to, T &from) { to = static_cast<T &&>(from); }
+template <class T, unsigned long N> inline void __clew_set(T (&to)[N], T (&from)[N])
+{
+    for (unsigned long n = 0; n < N; n++)
+        __clew_set(to[n], from[n]);
 }
 #endif
 /* The position, as clew debug --at takes it: EVENT+TICKS; and the thread's number in the recording. */

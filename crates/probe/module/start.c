@@ -67,6 +67,49 @@ unsigned long __clew_at_entry(unsigned long function, unsigned long frame, int n
     return at->r[n];
 }
 
+/* Locals that regions of one function share, by the function's call: its frame is another call's only once it was left. */
+struct locals {
+    unsigned long group, function, frame;
+    void *memory;
+};
+static struct locals *locals;
+static unsigned long locals_room, locals_used;
+void *__clew_instance;
+
+static struct locals *find_locals(unsigned long group, unsigned long function, unsigned long frame)
+{
+    unsigned long at = (frame >> 3) * 0x9e3779b97f4a7c15 ^ (function + group) * 0xc2b2ae3d27d4eb4f;
+    for (at = (at >> 20) & (locals_room - 1); locals[at].function; at = (at + 1) & (locals_room - 1))
+        if (locals[at].group == group && locals[at].function == function && locals[at].frame == frame)
+            break;
+    return &locals[at];
+}
+
+/* Where the address of a call's locals is kept. */
+void **__clew_locals(unsigned long group, unsigned long function, unsigned long frame)
+{
+    if (2 * locals_used >= locals_room) {
+        struct locals *old = locals;
+        unsigned long count = locals_room;
+        locals_room = count ? 2 * count : 256;
+        locals = calloc(locals_room, sizeof *locals);
+        if (!locals)
+            abort();
+        for (unsigned long n = 0; n < count; n++)
+            if (old[n].function)
+                *find_locals(old[n].group, old[n].function, old[n].frame) = old[n];
+        free(old);
+    }
+    struct locals *at = find_locals(group, function, frame);
+    if (!at->function) {
+        locals_used++;
+        at->group = group;
+        at->function = function;
+        at->frame = frame;
+    }
+    return &at->memory;
+}
+
 void __clew_enter(long probe)
 {
     __clew_entries[probe](&__clew_hit);

@@ -138,6 +138,19 @@ impl<'a> Binder<'a> {
             .map(|variable| variable.entry.clone())
     }
 
+    /// The call that an instruction is in, if calls can be told from each other: the function's first instruction, and its
+    /// frame as C.
+    pub fn call_at(&self, pc: u64) -> Option<(u64, String)> {
+        let (image, pc) = self.spot(pc)?;
+        let spot = Spot {
+            catalog: self.catalog,
+            modules: self.modules,
+            image: &image,
+            pc,
+        };
+        spot.call()
+    }
+
     fn place_at(&mut self, pc: u64, entry: &Entry, size: Option<u64>) -> Result<Place, Nowhere> {
         let (image, pc) = self.spot(pc).ok_or(Nowhere::Gone)?;
         let spot = Spot {

@@ -152,6 +152,11 @@ impl Spot<'_> {
         Ok(format!("({} + {offset}L)", read(register)?))
     }
 
+    /// The call that this is in: the function's first instruction, and its frame as C.
+    pub fn call(&self) -> Option<(u64, String)> {
+        Some((self.entry()?, self.cfa().ok()?))
+    }
+
     /// Where the function around this begins, if what comes there has just been called.
     fn entry(&self) -> Option<u64> {
         let function = self.image.module.function_at(self.local()).ok()??;

@@ -4,7 +4,7 @@
 //! declarations; debug code follows at its end, each piece as a function. Without a source, types come from debugging
 //! information.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use clew_debugger::Debugger;
@@ -31,8 +31,10 @@ pub struct Prepared {
     pub module: Module,
     /// What to call each probe: where it is written; nothing for those that only note what others need.
     pub labels: Vec<String>,
-    /// What was left out.
+    /// Notices for the user.
     pub notes: Vec<String>,
+    /// Probes that run nothing and only count, because a variable has no value there.
+    skipped: Vec<Skipped>,
     pub(crate) symbols: Option<clew_symbols::Module>,
     /// Files of debug code, as its debugging information calls them.
     pub(crate) files: Vec<String>,
@@ -40,25 +42,57 @@ pub struct Prepared {
     at_end: bool,
 }
 
+/// A place of a piece of debug code that is left out.
+struct Skipped {
+    probe: usize,
+    label: String,
+    variable: String,
+}
+
 impl Prepared {
     /// Why debug code can't run in parts of the way, if so.
     pub fn needs_the_whole_way(&self) -> Option<&'static str> {
         match self.at_end {
             true => Some("CLEW_AT_END would run at the end of each part"),
-            false if self.labels.iter().any(String::is_empty) => {
-                Some("it uses an argument that is known by what came in at the function's entry")
-            }
+            false if self.labels.iter().any(String::is_empty) => Some(
+                "it needs what was noted at a function's entry: an argument, or locals that regions share",
+            ),
             false => None,
         }
     }
 
     /// How often debug code ran, of how often each probe did.
     pub fn runs(&self, hits: &[u64]) -> u64 {
-        let named = hits.iter().zip(&self.labels);
+        let counts = |probe: usize, label: &str| {
+            !label.is_empty() && self.skipped.iter().all(|one| one.probe != probe)
+        };
+        let named = hits.iter().zip(&self.labels).enumerate();
         named
-            .filter(|(_, label)| !label.is_empty())
-            .map(|(hits, _)| hits)
+            .filter(|(probe, (_, label))| counts(*probe, label))
+            .map(|(_, (hits, _))| hits)
             .sum()
+    }
+
+    /// How often debug code wasn't run because a variable has no value there, in words.
+    pub fn left_out(&self, hits: &[u64]) -> Vec<String> {
+        let mut all: BTreeMap<(&str, &str), (u64, u64)> = BTreeMap::new();
+        for one in &self.skipped {
+            let counted = all.entry((&one.label, &one.variable)).or_default();
+            counted.0 += hits.get(one.probe).copied().unwrap_or(0);
+            counted.1 += 1;
+        }
+        let told = all.iter().map(|((label, variable), (times, places))| {
+            let times = match times {
+                1 => "once".into(),
+                times => format!("{times} times"),
+            };
+            let places = match places {
+                1 => "a place".into(),
+                places => format!("{places} places"),
+            };
+            format!("{label}: skipped {times}, at {places} where {variable} has no value")
+        });
+        told.collect()
     }
 }
 
@@ -73,6 +107,8 @@ struct Written {
     /// As it was named.
     place: String,
     label: String,
+    /// The program's function that it runs in.
+    function: Option<String>,
 }
 
 /// A source file of the program, with the debug code for it.
@@ -128,6 +164,22 @@ fn source_of(compiled: &Compiled) -> PathBuf {
     }
 }
 
+/// The function that the text at these addresses stands in, whether it is inlined or not. At a line's first instruction others
+/// may be inlined too.
+fn function_at(modules: &Modules, pcs: &[u64], place: &str) -> Option<String> {
+    let pc = *pcs.first()?;
+    let image = modules.find(pc)?;
+    let places = image.module.places_at(image.local(pc)).ok()?;
+    let line = place
+        .rsplit_once(':')
+        .and_then(|(_, line)| line.parse::<u32>().ok());
+    let on_line = places.iter().rfind(|one| {
+        let of = one.line.as_ref();
+        of.is_some_and(|of| Some(of.line) == line)
+    });
+    on_line.or(places.first())?.function.clone()
+}
+
 fn collect(
     debugger: &mut Debugger,
     modules: &Modules,
@@ -158,6 +210,7 @@ fn collect(
                 written: Vec::new(),
             });
             unit.written.push(Written {
+                function: function_at(modules, &pcs, &place),
                 label: format!("{name}:{}", region.line),
                 text: region.text,
                 file: path.display().to_string(),
@@ -186,6 +239,7 @@ fn collect(
             written: Vec::new(),
         });
         unit.written.push(Written {
+            function: function_at(modules, &pcs, place),
             text: text.replace("$ret", RETURNED),
             file: format!("--at {place}"),
             line: 1,
@@ -297,6 +351,7 @@ pub fn prepare(debugger: &mut Debugger, request: &Request) -> Result<Prepared, E
         entries: Vec::new(),
         ends: Vec::new(),
         notes,
+        skipped: Vec::new(),
         files: Vec::new(),
     };
     maker.make(&units)
@@ -315,6 +370,7 @@ struct Maker<'a> {
     entries: Vec<String>,
     ends: Vec<String>,
     notes: Vec<String>,
+    skipped: Vec<Skipped>,
     files: Vec<String>,
 }
 
@@ -349,6 +405,7 @@ impl Maker<'_> {
             module: made,
             labels: self.labels,
             notes: self.notes,
+            skipped: self.skipped,
             symbols,
             files: self.files,
             at_end: !self.ends.is_empty(),
@@ -411,6 +468,8 @@ impl Maker<'_> {
             files.push((name, path.display().to_string()));
         }
         let mut pieces: Vec<(String, Piece, String)> = Vec::new();
+        let mut groups: HashMap<String, usize> = HashMap::new();
+        let base = *region;
         for written in &unit.written {
             let function = format!("__clew_region_{region}");
             let name = format!("clew-own-region-{region}");
@@ -421,6 +480,11 @@ impl Maker<'_> {
             );
             files.push((name, written.file.clone()));
             let piece = Piece::at(written.pcs.clone(), written.returns).on(&written.place);
+            if written.function.is_some() {
+                let same = |one: &Written| one.function == written.function;
+                let first = unit.written.iter().position(same).unwrap_or(0);
+                groups.insert(function.clone(), base + first);
+            }
             pieces.push((function, piece, written.label.clone()));
         }
         let extension = if way.cpp { "cpp" } else { "c" };
@@ -441,8 +505,8 @@ impl Maker<'_> {
             binder.pieces.insert(name.clone(), piece.clone());
         }
         let repeated = n > 0;
-        let made =
-            rewrite(&expanded, way.cpp, &own, repeated, &mut binder).map_err(Error::Compiler)?;
+        let made = rewrite(&expanded, way.cpp, &own, repeated, &groups, &mut binder)
+            .map_err(Error::Compiler)?;
         let mut errors = std::mem::take(&mut binder.errors);
         let real = |file: &String| {
             let found = files.iter().find(|(own, _)| own == file);
@@ -477,14 +541,17 @@ impl Maker<'_> {
             let body = format!("__clew_entered({function:#x}UL);");
             self.entry(&mut text, c, &body, When::Pc(*function), false, "");
         }
+        groups.retain(|_, group| made.shared.contains(group));
+        self.calls_begin(&mut text, c, &binder, &pieces, &groups)?;
         for (name, piece, label) in &pieces {
-            self.at_instructions(&mut text, c, &binder, name, piece, label)?;
+            let group = groups.get(name).copied();
+            self.at_instructions(&mut text, c, &binder, name, piece, label, group)?;
         }
         if !repeated {
             for name in &made.pieces {
                 if let Some(piece) = self.called.get(name).cloned() {
                     let label = name.trim_start_matches("__clew_").to_string();
-                    self.at_instructions(&mut text, c, &binder, name, &piece, &label)?;
+                    self.at_instructions(&mut text, c, &binder, name, &piece, &label, None)?;
                 } else {
                     self.event(&mut text, c, &mut binder, name)?;
                 }
@@ -518,7 +585,41 @@ impl Maker<'_> {
         self.labels.push(label.into());
     }
 
-    /// A piece that runs before instructions: an entry for each.
+    /// Locals that a function's pieces share begin anew when it is called.
+    fn calls_begin(
+        &mut self,
+        text: &mut String,
+        c: &str,
+        binder: &Binder<'_>,
+        pieces: &[(String, Piece, String)],
+        groups: &HashMap<String, usize>,
+    ) -> Result<(), Error> {
+        let mut begun = BTreeSet::new();
+        for (name, piece, label) in pieces {
+            let Some(group) = groups.get(name) else {
+                continue;
+            };
+            for &pc in &piece.pcs {
+                let Some((function, _)) = binder.call_at(pc) else {
+                    let message = format!(
+                        "{label}: locals of debug code can't be shared there, because calls of the function can't be told from each other: use globals (--with)"
+                    );
+                    return Err(Error::Names(vec![message]));
+                };
+                if begun.insert((*group, function)) {
+                    let body = format!(
+                        "void **old = __clew_locals({group}, {function:#x}UL, __clew_hit.r[4] + 8); \
+                         if (*old) __clew_end_{group}(*old); *old = 0;"
+                    );
+                    self.entry(text, c, &body, When::Pc(function), false, "");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A piece that runs before instructions: an entry for each. `group`: whose locals it shares.
+    #[allow(clippy::too_many_arguments)]
     fn at_instructions(
         &mut self,
         text: &mut String,
@@ -527,14 +628,28 @@ impl Maker<'_> {
         name: &str,
         piece: &Piece,
         label: &str,
+        group: Option<usize>,
     ) -> Result<(), Error> {
         for &pc in &piece.pcs {
-            match binder.call(name, pc) {
+            let instance = group.and_then(|group| Some((group, binder.call_at(pc)?)));
+            let instance = instance.map_or(String::new(), |(group, (function, frame))| {
+                format!(
+                    "void **locals = __clew_locals({group}, {function:#x}UL, {frame}); \
+                     if (!*locals) *locals = __clew_make_{group}(); __clew_instance = *locals; "
+                )
+            });
+            match binder
+                .call(name, pc)
+                .map(|(call, vectors)| (instance + &call, vectors))
+            {
                 Ok((call, vectors)) => self.entry(text, c, &call, When::Pc(pc), vectors, label),
                 Err(variable) if self.request.where_available => {
-                    self.notes.push(format!(
-                        "{label}: not run at {pc:#x}, where {variable} has no value"
-                    ));
+                    self.skipped.push(Skipped {
+                        probe: self.probes.len(),
+                        label: label.into(),
+                        variable,
+                    });
+                    self.entry(text, c, "", When::Pc(pc), false, label);
                 }
                 Err(variable) => {
                     let message = format!(

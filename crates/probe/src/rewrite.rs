@@ -5,10 +5,14 @@
 //! Names are told from members, labels and types by a real parse, and from the debug code's own by following scopes. What
 //! system headers have isn't parsed: only which names they declare is noted, because those are the debug code's own libc.
 
-use std::collections::{BTreeMap, HashSet};
+mod shared;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 use tree_sitter::{Node, Parser};
+
+use shared::Shared;
 
 /// Debug code begins with this: a region or a call-back.
 pub const PREFIX: &str = "__clew_";
@@ -44,6 +48,8 @@ pub struct Rewritten {
     pub writes: Vec<(String, u32, String)>,
     /// Variables of the program that nobody knows: debug code would see copies that never change.
     pub missing: Vec<(String, u32, String)>,
+    /// Groups of pieces that share locals.
+    pub shared: Vec<usize>,
 }
 
 /// A stretch of the text that comes from one file.
@@ -153,14 +159,20 @@ struct Rewriter<'a> {
     missing: Vec<(String, u32, String)>,
     function: String,
     scopes: Vec<HashSet<String>>,
+    /// Pieces of one function have the same number.
+    groups: &'a HashMap<String, usize>,
+    shared: Shared,
+    /// Only names that aren't in scope are collected.
+    free: Option<Vec<String>>,
 }
 
-/// Binds the names of a unit. `own_files`: those that are debug code.
+/// Binds the names of a unit. `own_files`: those that are debug code; `groups`: pieces that are one function's.
 pub fn rewrite(
     text: &str,
     cpp: bool,
     own_files: &[String],
     repeated: bool,
+    groups: &HashMap<String, usize>,
     names: &mut dyn Names,
 ) -> Result<Rewritten, String> {
     let (origins, blank) = origins(text);
@@ -193,8 +205,12 @@ pub fn rewrite(
         missing: Vec::new(),
         function: String::new(),
         scopes: Vec::new(),
+        groups,
+        shared: Shared::default(),
+        free: None,
     };
     rewriter.declare_all(tree.root_node());
+    rewriter.share(tree.root_node());
     rewriter.file_level(tree.root_node());
     let mut out = String::with_capacity(text.len());
     let mut at = 0;
@@ -212,6 +228,7 @@ pub fn rewrite(
         pieces: rewriter.pieces,
         writes: rewriter.writes,
         missing: rewriter.missing,
+        shared: rewriter.shared.groups(),
     })
 }
 
@@ -390,6 +407,9 @@ impl Rewriter<'_> {
             }
             return;
         }
+        if let Some(structure) = self.shared.structure(&word, self.cpp) {
+            self.edit(node.start_byte()..node.start_byte(), structure);
+        }
         self.function = word.clone();
         self.scopes.push(HashSet::new());
         self.parameters(declarator);
@@ -474,16 +494,30 @@ impl Rewriter<'_> {
         let outside = children(node).iter().any(|child| {
             child.kind() == "storage_class_specifier" && self.word(*child) == "extern"
         });
+        let mut begun = Vec::new();
         for child in children(node) {
             if !declarators.contains(&child) {
                 // Types, and sizes in them.
                 self.walk(child);
                 continue;
             }
+            if self.free.is_none() && self.shares(node, child) {
+                let name = declared_name(child).map(|name| self.word(name).to_string());
+                self.declarator(child);
+                if child.kind() == "init_declarator" {
+                    begun.extend(name.clone());
+                }
+                self.shared.fresh.extend(name);
+                continue;
+            }
             if !outside {
                 self.declare(child);
             }
             self.declarator(child);
+        }
+        if !self.shared.fresh.is_empty() {
+            self.shared.fresh.clear();
+            self.put(node, &begun);
         }
     }
 
@@ -515,6 +549,13 @@ impl Rewriter<'_> {
         let name = self.word(node).to_string();
         if self.is_in_scope(&name) {
             return;
+        }
+        if let Some(free) = &mut self.free {
+            free.push(name);
+            return;
+        }
+        if let Some(with) = self.shared_as(&name) {
+            return self.edit(node.byte_range(), with);
         }
         let (function, declared) = (self.function.clone(), self.declared(&name));
         match self.names.bound(&function, &name, declared) {
@@ -548,7 +589,8 @@ impl Rewriter<'_> {
         }
         let Some(name) = target else { return };
         let word = self.word(name).to_string();
-        if self.is_in_scope(&word) || !self.function.starts_with(PREFIX) {
+        let own = self.is_in_scope(&word) || self.shared_as(&word).is_some();
+        if own || self.free.is_some() || !self.function.starts_with(PREFIX) {
             return;
         }
         let (function, declared) = (self.function.clone(), self.declared(&word));
@@ -603,7 +645,8 @@ mod tests {
              struct s {{ int inst; struct s *stack; }};\nstatic struct s *stack;\n\
              void out(int inst) {{ stack = 0; }}\n# 1 \"own\"\n{own}\n"
         );
-        rewrite(&text, false, &["own".into()], false, &mut Few).unwrap()
+        let groups = HashMap::from([("__clew_region_0".into(), 7), ("__clew_region_1".into(), 7)]);
+        rewrite(&text, false, &["own".into()], false, &groups, &mut Few).unwrap()
     }
 
     #[test]
@@ -641,7 +684,8 @@ mod tests {
         let text = "# 1 \"p.c\"\nstatic long gone, *also;\nstatic const int known = 5;\nstatic const char *name = \"x\";\n\
                     int there(void);\nint *give(void);\nstatic int (*call)(void);\n# 1 \"own\"\n\
                     void __clew_region_0(void) {\n gone; *also; known; name; there(); give();\n call(); }\n";
-        let made = rewrite(text, false, &["own".into()], false, &mut Few).unwrap();
+        let none = HashMap::new();
+        let made = rewrite(text, false, &["own".into()], false, &none, &mut Few).unwrap();
         let missing: Vec<(u32, &str)> = made
             .missing
             .iter()
@@ -651,6 +695,34 @@ mod tests {
             missing,
             [(2, "gone"), (2, "also"), (2, "name"), (3, "call")]
         );
+    }
+
+    #[test]
+    fn locals_are_shared_between_regions_of_a_function() {
+        let made = rewritten(
+            "void __clew_region_0(void) { int depth = 1, *at = &depth, own = 2; { int inner = own; } }\n\
+             void __clew_region_1(void) { depth++; *at = inst; { int depth = 3; use(depth, inner); } }",
+        );
+        let locals = "(((struct __clew_locals_7 *)__clew_instance)->";
+        assert_eq!(made.shared, [7]);
+        for part in [
+            "struct __clew_locals_7 { int depth; int *at; };".to_string(),
+            "int __clew_i_depth = 1, *__clew_i_at = &__clew_i_depth, own = 2; ".into(),
+            format!(
+                "memcpy((void *)&{locals}depth), (const void *)&__clew_i_depth, sizeof __clew_i_depth);"
+            ),
+            format!(
+                "{{ {locals}depth)++; *{locals}at) = <region_1:inst>; {{ int depth = 3; use(depth, inner); }} }}"
+            ),
+        ] {
+            assert!(made.text.contains(&part), "{part}\n{}", made.text);
+        }
+        assert!(made.writes.is_empty());
+        // Other functions' regions have nothing in common.
+        let made = rewritten(
+            "void __clew_region_0(void) { int depth; } void __clew_region_2(void) { depth; }",
+        );
+        assert!(made.shared.is_empty() && made.text.contains("{ depth; }"));
     }
 
     #[test]

@@ -14,6 +14,8 @@ static int (*real_memalign)(void **, size_t, size_t);
 static char early[4096];
 static size_t used;
 static int fd = -1, starting;
+// Some allocators call their own functions: of calls within calls the outermost counts.
+static int inside;
 static void start(void) {
     if (real_free || starting) return;
     starting = 1;
@@ -26,6 +28,7 @@ static void start(void) {
     starting = 0;
 }
 static void put(char what, size_t size, void *block) {
+    if (inside) return;
     char line[64];
     char *at = line + sizeof line;
     unsigned long numbers[2] = {(unsigned long)block, size};
@@ -44,14 +47,18 @@ void *malloc(size_t size) {
         used += (size + 15) & ~15ul;
         return block;
     }
+    inside++;
     void *block = real_malloc(size);
+    inside--;
     if (block) put('+', size, block);
     return block;
 }
 void *calloc(size_t count, size_t size) {
     start();
     if (!real_free) return malloc(count * size);
+    inside++;
     void *block = real_calloc(count, size);
+    inside--;
     if (block) put('+', count * size, block);
     return block;
 }
@@ -59,18 +66,36 @@ void free(void *block) {
     start();
     if ((char *)block >= early && (char *)block < early + sizeof early) return;
     if (block) put('-', 0, block);
+    inside++;
     real_free(block);
+    inside--;
 }
 void *realloc(void *old, size_t size) {
     start();
+    inside++;
     void *block = real_realloc(old, size);
+    inside--;
     if (old && (block || size == 0)) put('-', 0, old);
     if (block) put('+', size, block);
     return block;
 }
 int posix_memalign(void **block, size_t alignment, size_t size) {
     start();
+    inside++;
     int failed = real_memalign(block, alignment, size);
+    inside--;
     if (!failed) put('+', size, *block);
     return failed;
 }
+#ifndef __GLIBC__
+// musl refuses to align if it seems that only malloc was replaced.
+void *aligned_alloc(size_t alignment, size_t size) {
+    void *(*real)(size_t, size_t) = dlsym(RTLD_NEXT, "aligned_alloc");
+    start();
+    inside++;
+    void *block = real(alignment, size);
+    inside--;
+    if (block) put('+', size, block);
+    return block;
+}
+#endif

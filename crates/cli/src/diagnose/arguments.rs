@@ -52,6 +52,10 @@ pub struct Why {
     #[arg(long, value_name = "FILE")]
     pub expected: Option<PathBuf>,
 
+    /// Run the program again, in its folder, to find the few switches of threads that it takes; keeps a smaller recording
+    #[arg(long, conflicts_with = "expected")]
+    pub minimize: bool,
+
     #[command(flatten)]
     pub which: Which,
 }
@@ -92,4 +96,5 @@ replay diverged; 125 if the recording can't be read, or replayed here.
 Examples:
   clew why
   clew why crash --json
-  clew why report-1 --expected right.txt";
+  clew why report-1 --expected right.txt
+  clew why jobs-1 --minimize             and the one switch of threads that it takes";

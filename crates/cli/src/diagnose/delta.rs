@@ -41,6 +41,7 @@ Examples:
   clew diagnose ./test
   clew diagnose --fail crash-1 --pass good-1 --pass good-2
   clew diagnose --function update_from_input ./game
+  clew diagnose --html why.html ./test
   clew hunt --diagnose ./test";
 
 #[derive(Debug, Args)]
@@ -88,6 +89,10 @@ pub struct Diagnose {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+
+    /// Write a page instead, with a lane for each thread
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    pub html: Option<PathBuf>,
 
     /// The program, looked up in PATH, and its arguments
     #[arg(
@@ -142,6 +147,9 @@ impl From<String> for Failed {
 
 fn begun(line: &Diagnose, envp: &[&CStr]) -> Result<i32, Failed> {
     let said = |error: clew_debugger::Error| Failed::Said(failed(&error));
+    // The program may be run in another folder.
+    let html = line.html.as_deref().map(std::path::absolute).transpose();
+    let html = html.map_err(|error| error.to_string())?;
     let mut failing = all_of(&line.fail, envp)?;
     let mut passing = all_of(&line.pass, envp)?;
     let mut program = line.program.clone();
@@ -203,7 +211,16 @@ fn begun(line: &Diagnose, envp: &[&CStr]) -> Result<i32, Failed> {
         let runs = (&failing[..], &passing[..]);
         tried(&mut diagnosis, &settings, timeout, runs, line.confirm, envp)?;
     }
-    show(&diagnosis, line.json);
+    match &html {
+        None => show(&diagnosis, line.json),
+        Some(file) => {
+            let name = text::plain(&file.display().to_string());
+            std::fs::write(file, super::page::page(&diagnosis))
+                .map_err(|error| format!("{name}: {error}"))?;
+            let count = text::counted(diagnosis.suspects.len() as u64, "suspect");
+            text::print(&format!("{name}: {count}\n"));
+        }
+    }
     Ok(match diagnosis.suspects.is_empty() {
         true => NOTHING,
         false => 0,
@@ -384,7 +401,15 @@ fn tried(
             folder: &failed.folder,
             plan: &failed.plan,
         };
-        let confirmed = confirm(&follower, &suspect.key, &failed, &passes, &open, times);
+        let confirmed = confirm(
+            &follower,
+            &suspect.key,
+            &failed,
+            &passes,
+            &diagnosis.ranges,
+            &open,
+            times,
+        );
         let confirmed = confirmed.map_err(|error| error.to_string())?;
         // Where nothing could be forced there is nothing to choose by.
         let ends = !confirmed.forced || confirmed.is_enough();
@@ -474,7 +499,7 @@ fn suspect_text(n: usize, suspect: &Suspect) -> String {
 }
 
 /// What came of trying. Whole schedules that fail and pass again show no more than that they decide.
-fn confirmed_text(confirmed: &Confirmed) -> String {
+pub fn confirmed_text(confirmed: &Confirmed) -> String {
     let figures = |of: Option<(u64, u64)>| of.map(|(failed, of)| format!("{failed} of {of}"));
     let with = figures(confirmed.with).unwrap_or_else(|| "nobody knows how many".into());
     let without = figures(confirmed.without).map(|without| match confirmed.forbidden {

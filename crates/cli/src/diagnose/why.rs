@@ -3,7 +3,7 @@
 use std::ffi::{CStr, OsStr};
 
 use super::arguments::Why;
-use super::wrapped;
+use super::{switches, wrapped};
 use crate::answers::{NOTHING, WRONG, failed, watched, wrong};
 use crate::arguments::Engine;
 use crate::recordings::{self, Opened};
@@ -63,15 +63,25 @@ pub fn why(line: &Why, envp: &[&CStr]) -> i32 {
         Ok(answer) => answer,
         Err(error) => return failed(&error),
     };
+    let failed = !matches!(answer.kind, Kind::None);
+    let taken = (line.minimize && failed).then(|| switches::switches(&folder, envp));
     match line.which.json {
         true => {
             let mut all = json!(answer);
             if let Some(all) = all.as_object_mut() {
                 all.insert("recording".into(), json!(name));
+                if let Some(taken) = &taken {
+                    all.insert("switches".into(), switches::as_json(taken));
+                }
             }
             text::print(&format!("{all:#}\n"));
         }
-        false => text::print(&shown(&answer, &name, line)),
+        false => {
+            let style = text::Style::stdout();
+            let taken = taken.map(|taken| switches::shown(&taken, style));
+            text::print(&shown(&answer, &name, line));
+            text::print(&taken.unwrap_or_default());
+        }
     }
     match answer.cause() {
         Some(_) => 0,

@@ -187,7 +187,7 @@ fn smaller_text(smaller: &Smaller, style: Style, again: &dyn Fn(&Smaller) -> Str
 }
 
 /// A preemption, in some lines.
-fn switched(preemption: &Preemption, style: Style) -> Vec<String> {
+pub fn switched(preemption: &Preemption, style: Style) -> Vec<String> {
     let mut lines = vec![format!(
         "{} was switched away here (at {}): {}",
         text::plain(&who(&preemption.thread)),

@@ -9,8 +9,8 @@ use super::{CANT_HUNT, INTERRUPTED, NOTHING_FOUND, STOP, Screen, prepare_signals
 use crate::arguments::Guest;
 use crate::text::{self, Style};
 use crate::{recordings, run};
-use clew_hunt::News;
 use clew_hunt::minimize::{Minimized, Stopped};
+use clew_hunt::{News, Settings};
 use clew_recording::meta::Meta;
 
 pub const HELP: &str = "\
@@ -49,22 +49,10 @@ pub fn minimize(line: &Minimize, envp: &[&CStr]) -> i32 {
 
 fn begun(line: &Minimize, envp: &[&CStr]) -> Result<i32, String> {
     let folder = recordings::find_exact(envp, line.recording.as_deref())?;
-    let meta = Meta::read(&folder).map_err(|why| why.to_string())?;
-    std::env::set_current_dir(Path::new(&meta.cwd)).map_err(|why| {
-        format!(
-            "{}: {why}; the program is run where it was recorded",
-            meta.cwd
-        )
-    })?;
-    let program: Vec<OsString> = meta.argv.iter().map(OsString::from).collect();
-    let guest = Guest {
-        program: program.clone(),
+    let (settings, meta) = match prepared(&folder, line.runs, line.jobs, envp)? {
+        Ok(prepared) => prepared,
+        Err(status) => return Ok(status),
     };
-    if let Err(status) = run::request(&guest, &crate::arguments::Engine::default(), envp) {
-        return Ok(status);
-    }
-    let mut settings = settings_for(program, meta.portable, line.jobs, envp)?;
-    settings.minimize = Some(line.runs);
     prepare_signals();
     let mut screen = Screen {
         json: false,
@@ -84,4 +72,30 @@ fn begun(line: &Minimize, envp: &[&CStr]) -> Result<i32, String> {
         Some(Minimized::Failed(_)) => CANT_HUNT,
         _ => NOTHING_FOUND,
     })
+}
+
+/// What it takes to run a recorded program again, in its folder; a status if it can't be, which was said.
+pub(crate) fn prepared(
+    folder: &Path,
+    runs: u64,
+    jobs: Option<u64>,
+    envp: &[&CStr],
+) -> Result<Result<(Settings, Meta), i32>, String> {
+    let meta = Meta::read(folder).map_err(|why| why.to_string())?;
+    std::env::set_current_dir(Path::new(&meta.cwd)).map_err(|why| {
+        format!(
+            "{}: {why}; the program is run where it was recorded",
+            meta.cwd
+        )
+    })?;
+    let program: Vec<OsString> = meta.argv.iter().map(OsString::from).collect();
+    let guest = Guest {
+        program: program.clone(),
+    };
+    if let Err(status) = run::request(&guest, &crate::arguments::Engine::default(), envp) {
+        return Ok(Err(status));
+    }
+    let mut settings = settings_for(program, meta.portable, jobs, envp)?;
+    settings.minimize = Some(runs);
+    Ok(Ok((settings, meta)))
 }

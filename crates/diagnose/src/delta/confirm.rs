@@ -2,9 +2,10 @@
 //! suspect order forced on a run that passed, and how often with that order forbidden in the run that failed.
 //!
 //! Both are schedules: those of a recorded run up to where a thread is held, and on without it until another has come by.
-//! Where a schedule can't say it (a handler's moment, a lock), the schedules of the two runs are followed as they are.
+//! Where a schedule can't say it (when a timer's signal comes, who gets a lock), the schedules of the two runs are followed as they are.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use clew_timeline::TouchLimits;
 
 use super::Confirmed;
 use super::patterns::{Key, Shape};
+use super::signals::handled;
 use super::trace::numbered;
 use crate::Result;
 
@@ -43,12 +45,14 @@ pub enum Unconfirmed {
     Hunt(#[from] HuntError),
 }
 
-/// Tries both, so often each.
+/// Tries both, so often each. `ranges`: memory that handlers touch.
+#[allow(clippy::too_many_arguments)]
 pub fn confirm(
     follower: &Follower<'_>,
     key: &Key,
     failing: &Again<'_>,
     passing: &[Again<'_>],
+    ranges: &[Range<u64>],
     open: &dyn Fn(&Path) -> Result<Debugger>,
     times: u64,
 ) -> std::result::Result<Confirmed, Unconfirmed> {
@@ -80,6 +84,28 @@ pub fn confirm(
         let course = profiled(failing.folder, open)?;
         let script = forbidden(key, &course).and_then(|steer| course.course.script(&steer));
         if let Some(script) = script {
+            confirmed.without = follower.times(failing.plan, &script, times)?;
+        }
+    }
+    if by_handler {
+        let mut tried = 0;
+        'sent: for run in passing.iter().take(MOST_RUNS) {
+            for script in handled(run.folder, ranges, open)?.forced(key) {
+                tried += 1;
+                match follower.fails(run.plan, &script)? {
+                    Some(true) => {
+                        confirmed.with = follower.times(run.plan, &script, times)?;
+                        break 'sent;
+                    }
+                    Some(false) => {}
+                    None => return Ok(confirmed),
+                }
+            }
+        }
+        if confirmed.with.is_none() && tried > 0 {
+            confirmed.with = Some((0, tried));
+        }
+        if let Some(script) = handled(failing.folder, ranges, open)?.forbidden(key) {
             confirmed.without = follower.times(failing.plan, &script, times)?;
         }
     }

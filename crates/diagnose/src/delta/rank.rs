@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::patterns::{Instance, Key, Note, Shape, What};
+use super::patterns::{Act, Instance, Key, Note, Shape, What};
 use super::scope::Failure;
 use super::trace::Run;
 use crate::scene::{Scene, is_own_file, plain_name};
@@ -59,6 +59,18 @@ pub fn rank(
                 let known = levels.entry(name).or_insert(level);
                 *known = level.min(*known);
             }
+        }
+    }
+    // What the failing value was read from goes by other addresses in other runs, and by the same names.
+    let mut read: HashSet<&String> = HashSet::new();
+    for (key, instance) in failing.first().iter().flat_map(|run| &run.patterns) {
+        let was = |act: &Act| {
+            let end = act.addr.saturating_add(act.len);
+            let mut ranges = failure.read.iter();
+            ranges.any(|range| range.start < end && act.addr < range.end)
+        };
+        if instance.acts.iter().any(was) {
+            read.extend(&key.names);
         }
     }
     let executed: HashSet<u64> = passing.iter().flat_map(|run| &run.lines).copied().collect();
@@ -113,6 +125,9 @@ pub fn rank(
                 Some(_) => 0.02,
                 None => 0.0,
             };
+            if key.names.iter().any(|name| read.contains(name)) {
+                score += 0.03;
+            }
         }
         let total = failing[run].accesses.max(1) as f64;
         let from_end = total - (instance.last as f64).min(total);

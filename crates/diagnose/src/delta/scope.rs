@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use clew_calls::names;
-use clew_debugger::{Spot, Wanted};
+use clew_debugger::{Debugger, Spot, Wanted};
 use clew_recording::event::{Event, ThreadId};
 use clew_symbols::Modules;
 use clew_timeline::{Next, Position};
@@ -18,6 +18,7 @@ use super::trace::Crash;
 use crate::Result;
 use crate::scene::{Scene, Site, plain_name};
 use crate::why::fault::bad_memory;
+use crate::why::led;
 
 /// Functions that handlers call are looked at, and those that these call.
 const DEPTH: usize = 3;
@@ -28,6 +29,7 @@ const MOST_BYTES: u64 = 4096;
 const MOST_CODE: u64 = 64 << 10;
 const PROT_WRITE: u32 = 2;
 const FS_BASE: usize = 18;
+const RSP: usize = 4;
 
 /// What failed, and where.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +41,11 @@ pub struct Failure {
     pub crash: Option<Crash>,
     /// Memory that these functions and handlers touch.
     pub ranges: Vec<Range<u64>>,
+    /// Memory that the failing value was read from, in the run that this is about.
+    pub read: Vec<Range<u64>>,
+    /// If it ended by itself.
+    pub status: Option<i32>,
+    deadlock: bool,
 }
 
 /// Where the user says to look.
@@ -60,6 +67,7 @@ pub fn failure(scene: &mut Scene<'_>, named: Option<&Named>) -> Result<Failure> 
         exited |= matches!(event, Event::Exited { .. });
         true
     })?;
+    failure.deadlock = deadlock;
     let mut threads: Vec<ThreadId> = vec![at.thread];
     failure.words = match at.next {
         _ if deadlock => {
@@ -68,7 +76,10 @@ pub fn failure(scene: &mut Scene<'_>, named: Option<&Named>) -> Result<Failure> 
             "no thread can ever go on".into()
         }
         Some(Next::Killed { signo, .. }) => names::signal(signo).to_string(),
-        Some(Next::Exit { status }) => format!("exit status {status}"),
+        Some(Next::Exit { status }) => {
+            failure.status = Some(status);
+            format!("exit status {status}")
+        }
         _ => "the recording's end".into(),
     };
     for &thread in &threads {
@@ -101,6 +112,64 @@ pub fn failure(scene: &mut Scene<'_>, named: Option<&Named>) -> Result<Failure> 
     scene.go(position)?;
     failure.ranges = touched_by(scene, &code)?;
     Ok(failure)
+}
+
+impl Failure {
+    /// Follows what failed back to the memory that it was read from. With `expected`, what a passing run printed that ended
+    /// alike, what failed is the first output that differs, and the functions are those that made it.
+    pub fn follow(&mut self, debugger: &mut Debugger, expected: Option<&[u8]>) -> Result<()> {
+        let fine = self.status == Some(0) && expected.is_none();
+        if self.deadlock || fine {
+            return Ok(());
+        }
+        let led = led(Scene::new(debugger)?, expected)?;
+        let mut scene = Scene::new(debugger)?;
+        let mut code = Vec::new();
+        if let Some(differs) = led.differs {
+            self.words = differs.trim_end_matches('.').to_string();
+        }
+        if let Some(site) = led.printed
+            && let Ok(position) = site.position.parse::<Position>()
+        {
+            scene.go(position)?;
+            let stack = scene.stack(site.thread)?;
+            let own = scene.own_frame(&stack).unwrap_or(stack.frames.len());
+            let mut functions = Vec::new();
+            for frame in stack.frames.iter().skip(own) {
+                if let Some(name) = &frame.function {
+                    functions.push(plain_name(name).to_string());
+                    code.push(frame.lookup);
+                }
+            }
+            functions.extend(self.functions.drain(..));
+            let mut seen = HashSet::new();
+            functions.retain(|name| seen.insert(name.clone()));
+            self.functions = functions;
+            self.site = Some(site);
+        }
+        scene.debugger.stand_at_end()?;
+        // Stacks are nobody's but their own thread's, and constants are no cause.
+        let mappings = scene.mappings()?;
+        let mut stacks = Vec::new();
+        for thread in scene.debugger.threads()? {
+            stacks.push(scene.registers(thread.number)?.words[RSP]);
+        }
+        let counts = |range: &Range<u64>| {
+            let inside =
+                |one: &&clew_timeline::Mapping| (one.start..one.end).contains(&range.start);
+            let found = mappings.iter().find(inside);
+            found.is_some_and(|found| {
+                let stack = |sp: &u64| (found.start..found.end).contains(sp);
+                found.prot & PROT_WRITE != 0 && !stacks.iter().any(stack)
+            })
+        };
+        self.read = led.memory.into_iter().filter(counts).collect();
+        self.ranges.extend(touched_by(&mut scene, &code)?);
+        self.ranges.extend(self.read.iter().cloned());
+        self.ranges.sort_by_key(|range| (range.start, range.end));
+        self.ranges.dedup();
+        Ok(())
+    }
 }
 
 /// Functions that the user means, and an address in each.

@@ -12,6 +12,8 @@ use crate::scene::Site;
 
 /// A value that is made of several again and again isn't followed any further.
 const MOST_CHOICES: usize = 40;
+/// So many pieces of memory are kept that values were read from: the last steps matter.
+const MOST_FOLLOWED: usize = 256;
 /// Addresses below are as good as zero.
 pub const NULL_PAGE: u64 = 4096;
 
@@ -79,6 +81,7 @@ impl Asking<'_> {
         let mut others: Vec<Other> = Vec::new();
         loop {
             let chain = self.scene.origin(&value)?;
+            self.follow(&chain.steps);
             trail.steps.extend(chain.steps);
             trail.end = match chain.ending {
                 Ending::Constant => TrailEnd::Constant,
@@ -129,6 +132,21 @@ impl Asking<'_> {
                 position: step.position,
                 steps: trail.steps.len(),
             }));
+        }
+    }
+
+    /// Keeps where a value was read.
+    fn follow(&mut self, steps: &[Step]) {
+        let sources = steps.iter().flat_map(|step| &step.from);
+        for source in sources {
+            if let Source::Memory { addr, len } = *source
+                && self.followed.len() < MOST_FOLLOWED
+            {
+                let range = addr..addr.saturating_add(len);
+                if !self.followed.contains(&range) {
+                    self.followed.push(range);
+                }
+            }
         }
     }
 

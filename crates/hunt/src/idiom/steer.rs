@@ -144,6 +144,22 @@ impl Course {
         }
     }
 
+    /// Turns as in the profile up to an access, and these then; None if that would be too long.
+    pub fn led(&self, access: usize, then: &[Turn]) -> Option<Script> {
+        let mut turns = Vec::new();
+        self.follow(&mut turns, 0..access, None);
+        // The next turn ends where it says and nowhere before.
+        let next = then.first().map(|turn| turn.thread);
+        if turns.last().map(|turn| turn.thread) == next {
+            turns.pop();
+        }
+        turns.extend_from_slice(then);
+        (turns.len() <= MOST_TURNS).then(|| Script {
+            process: self.profile.process.clone(),
+            turns,
+        })
+    }
+
     /// The schedule; None if it would be too long, or isn't one.
     pub fn script(&self, steer: &Steer) -> Option<Script> {
         let Steer { hold, until, then } = *steer;
@@ -252,6 +268,20 @@ mod tests {
             "1 after 0x10 from 10; 3 before 0x41 from 20; 2 before 0x31 from 20; 3 free; \
              2 after 0x31 from 20; 1 free; 2 free"
         );
+    }
+
+    #[test]
+    fn led_to_an_access_and_on() {
+        let course = Course::new(one_by_one().profile());
+        let free = |thread| Turn {
+            thread,
+            end: End::Free,
+        };
+        let then = [course.turn(Place::after(2)), free(2), free(1)];
+        let script = course.led(2, &then).unwrap();
+        let lines: Vec<String> = script.turns.iter().map(Turn::to_string).collect();
+        let expected = "0 before 0x12 from 30; 1 after 0x20 from 10; 2 free; 1 free";
+        assert_eq!(lines.join("; "), expected);
     }
 
     #[test]
