@@ -31,6 +31,7 @@ lint:
 	$(CARGO) fmt --all --check
 	cd crates/weave/preload && $(CARGO) fmt --check
 	$(CARGO) clippy --workspace --all-targets --release -- -D warnings
+	tools/check-page.sh
 
 # A single test: cargo test --release --test guests -- signals/basic (tests/README.md)
 test:

@@ -26,6 +26,7 @@ pub use crate::weave::{RELOG_HELP, Relog};
         clew replay                       repeat the latest recording, exactly\n  \
         clew debug                        look into it with gdb, forwards and backwards\n  \
         clew why                          how it came to the failure\n  \
+        clew view                         look at it in a browser\n  \
         clew watch 'list->length > 100'   where a condition becomes true\n  \
         clew calls handle_request         all calls of a function, with arguments and results\n  \
         clew writes total                 all changes of a variable\n  \
@@ -133,6 +134,10 @@ pub enum Command {
     /// Run debug code of your own in the replay: prints, counters, checks
     #[command(after_help = crate::probe::HELP)]
     Probe(crate::probe::Probe),
+
+    /// Look at a recording in a browser: threads over time, source, values, histories
+    #[command(after_help = crate::serving::view::HELP)]
+    View(crate::serving::view::View),
 
     /// Serve an editor: the Debug Adapter Protocol
     #[command(after_help = crate::serving::dap::HELP)]

@@ -102,6 +102,7 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const 
         Ok(Command::Probe(options)) => probe::probe(&options, &envp),
         Ok(Command::Dap(options)) => serving::dap::dap(&options, &envp),
         Ok(Command::Mcp(options)) => serving::mcp::mcp(&options, &envp),
+        Ok(Command::View(options)) => serving::view::view(&options, &envp),
         Ok(Command::Completions(options)) => describe::completions(&options),
         Ok(Command::Man(options)) => describe::man(&options),
         Ok(Command::Relog(options)) => weave::relog(&options, &envp),

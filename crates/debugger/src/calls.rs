@@ -85,11 +85,11 @@ pub enum Left {
 }
 
 /// A function to look for.
-struct Wanted {
-    name: String,
+pub(crate) struct Wanted {
+    pub name: String,
     /// Where DWARF describes it.
-    entry: Option<Entry>,
-    seen: FunctionEntry,
+    pub entry: Option<Entry>,
+    pub seen: FunctionEntry,
 }
 
 impl Debugger {
@@ -212,7 +212,7 @@ impl Debugger {
     }
 
     /// Where a function's calls are seen, and their arguments known.
-    fn seen_at(
+    pub(crate) fn seen_at(
         &mut self,
         modules: &Modules,
         image: &Image,
@@ -312,7 +312,7 @@ fn encoded(register: u16) -> u8 {
     known.copied().unwrap_or(register as u8)
 }
 
-fn return_of(call: &CallSeen) -> Option<Mark> {
+pub(crate) fn return_of(call: &CallSeen) -> Option<Mark> {
     match call.left {
         LeftBy::Return { at, .. } => Some(at),
         _ => None,
@@ -362,7 +362,7 @@ impl Context for Captured<'_> {
     }
 }
 
-fn told(
+pub(crate) fn told(
     catalog: &Catalog,
     modules: &Modules,
     wanted: &Wanted,

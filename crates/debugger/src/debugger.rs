@@ -31,6 +31,7 @@ pub struct Debugger {
     pub(crate) foreign: Vec<clew_timeline::Break>,
     pub(crate) bodies: HashMap<BodyKey, Arc<Body>>,
     pub(crate) images: Option<Arc<crate::images::Images>>,
+    pub(crate) counts: Option<Arc<crate::coverage::Counts>>,
     /// The thread that questions without one are about.
     pub(crate) thread: ThreadId,
     pub(crate) searches: u64,
@@ -152,6 +153,7 @@ impl Debugger {
             foreign: Vec::new(),
             bodies: HashMap::new(),
             images: None,
+            counts: None,
             thread,
             searches: 0,
             hidden: (thread, 0),
@@ -227,6 +229,23 @@ impl Debugger {
             true => self.hidden.1,
             false => 0,
         }
+    }
+
+    /// The thread that runs where it stands.
+    pub fn runs(&self) -> ThreadId {
+        self.timeline.at().thread
+    }
+
+    /// Where calls begin that were inlined into each other, it may stand before some of them, at the same position: so many.
+    /// With [`Debugger::stand_before`] one stands there again.
+    pub fn hidden(&self) -> usize {
+        self.hidden_in(self.thread)
+    }
+
+    /// Stands before so many of the calls that begin here.
+    pub fn stand_before(&mut self, calls: usize) {
+        self.kept.clear();
+        self.hidden = (self.thread, calls);
     }
 
     /// The thread that stops, steps and questions without a thread are about.

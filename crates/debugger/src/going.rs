@@ -133,7 +133,7 @@ impl Debugger {
         self.search_any(direction, Some(thread), stoppers, breakpoints, until)
     }
 
-    fn search_any(
+    pub(crate) fn search_any(
         &mut self,
         direction: Direction,
         thread: Option<ThreadId>,

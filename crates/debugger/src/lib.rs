@@ -12,7 +12,8 @@
 //! * `condition`: what is asked in the midst of a run: is it this frame?
 //! * `images`: which files were mapped when
 //! * `changes`: the last change of a variable, and all of them
-//! * `calls`: all calls of a function
+//! * `calls`, `tree`: all calls of a function; all calls within a call
+//! * `executions`, `coverage`: all times that a line was executed, with values there; how often all lines were
 //! * `probing`: what debug code that runs in a replay needs to know, and running it
 //! * `happenings`: output, threads' births and ends, exceptions
 //! * `code`: memory, instructions
@@ -26,13 +27,16 @@ mod calls;
 mod changes;
 mod code;
 mod condition;
+mod coverage;
 mod debugger;
+mod executions;
 mod going;
 mod happenings;
 mod images;
 mod probing;
 mod statements;
 mod stepping;
+mod tree;
 mod values;
 mod watching;
 
@@ -41,11 +45,14 @@ pub use breakpoints::{Breakpoint, BreakpointId, Spot, Wanted};
 pub use calls::{Call, Calls, Left, Named};
 pub use changes::{Change, Changes};
 pub use code::Code;
+pub use coverage::LineCount;
 pub use debugger::{Debugger, Frame, Here, Location, Process, Stack, ThreadInfo};
+pub use executions::{Execution, Executions};
 pub use going::{Stop, StopReason};
 pub use happenings::{Happening, Written};
 pub use images::Loaded;
 pub use stepping::Step;
+pub use tree::Tree;
 pub use values::{Node, Scope, ScopeKind, ValueId};
 pub use watching::{Touch, Watchpoint, WatchpointId};
 

@@ -3,7 +3,7 @@
 use crate::functions::{short_text, text};
 use crate::{Error, Module, Unit};
 use gimli::ColumnType;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -303,6 +303,63 @@ impl Module {
             }
         }
         self.first_of_each_function(found)
+    }
+
+    /// Where the statements of a file begin, for each of its lines that has code: an address for each function (or inlined
+    /// call). `file` may be the last components of a path.
+    pub fn lines_of(&self, file: &str) -> Result<Vec<LineAddress>, Error> {
+        let mut by_line: BTreeMap<u32, Vec<LineAddress>> = BTreeMap::new();
+        let mut seen = HashSet::new();
+        for number in 0..self.unit_count()? {
+            let (Ok(table), Ok(unit)) = (self.lines(number), self.skeleton(number)) else {
+                continue;
+            };
+            if !seen.insert(std::ptr::from_ref(table)) {
+                continue;
+            }
+            let wanted = table.files.meant(unit, file);
+            if !wanted.contains(&true) {
+                continue;
+            }
+            let rows = table.rows(self, unit)?;
+            for (_, range) in &rows.sequences {
+                let mut before = None;
+                for row in &rows.rows[range.clone()] {
+                    let here = (row.file, row.line);
+                    let begins = before.replace(here) != Some(here);
+                    let wanted = wanted.get(row.file as usize).copied().unwrap_or(false);
+                    if wanted
+                        && row.is_stmt
+                        && row.line != 0
+                        && begins
+                        && let Some(line) = table.line(unit, row)
+                    {
+                        by_line.entry(row.line).or_default().push(LineAddress {
+                            address: row.address,
+                            line,
+                        });
+                    }
+                }
+            }
+        }
+        let mut all = Vec::new();
+        for found in by_line.into_values() {
+            all.extend(self.first_of_each_function(found)?);
+        }
+        Ok(all)
+    }
+
+    /// The files that it was compiled from, each once.
+    pub fn sources(&self) -> Result<Vec<Arc<str>>, Error> {
+        let mut all = BTreeSet::new();
+        for number in 0..self.unit_count()? {
+            let (Ok(table), Ok(unit)) = (self.lines(number), self.skeleton(number)) else {
+                continue;
+            };
+            let files = 0..table.files.0.len() as u64;
+            all.extend(files.filter_map(|file| table.files.get(unit, file).cloned()));
+        }
+        Ok(all.into_iter().collect())
     }
 
     /// The lowest address in each function or inlined call.

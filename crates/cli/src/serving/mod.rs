@@ -3,6 +3,7 @@
 
 pub mod dap;
 pub mod mcp;
+pub mod view;
 
 use std::ffi::{CStr, CString, OsStr};
 use std::io::{BufRead, BufReader, Read};

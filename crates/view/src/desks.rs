@@ -1,0 +1,131 @@
+//! Debuggers of a recording's processes. In: a stream, and work to do with its debugger. Out: what came of it.
+//!
+//! Each stream has two debuggers on the same snapshots: one for what is answered at once, one for questions about whole
+//! lives, so that nobody who steps waits for those.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use clew_debugger::{Debugger, Process};
+use clew_recording::event::StreamId;
+use clew_recording::process;
+use clew_recording::reader::Recording;
+
+use crate::Host;
+use crate::jobs::{Job, hold};
+
+/// A debugger and where it stands, as far as it was told.
+pub struct Desk {
+    pub debugger: Debugger,
+    /// Position and calls hidden there; none if it has been moved since.
+    pub stands: Option<(String, usize)>,
+}
+
+/// The quick one, and the other.
+type Pair = Arc<(Mutex<Option<Desk>>, Mutex<Option<Desk>>)>;
+
+#[derive(Default)]
+pub struct Desks {
+    pairs: Mutex<HashMap<StreamId, Pair>>,
+}
+
+/// Which process, as people and [`Debugger::open`] name it.
+pub fn process_of(recording: &Recording, stream: StreamId) -> Result<Process, String> {
+    let streams = recording.streams();
+    let Some(info) = streams.iter().find(|info| info.id == stream) else {
+        return Err(format!("there is no stream {stream} in this recording"));
+    };
+    let of_process = recording.of_process(info.process);
+    let number = of_process.take_while(|one| one.id != stream).count();
+    Ok(Process {
+        name: process::name(streams, info.process),
+        exec: Some(number + 1),
+    })
+}
+
+impl Desks {
+    fn pair(&self, stream: StreamId) -> Pair {
+        hold(&self.pairs).entry(stream).or_default().clone()
+    }
+
+    /// What is answered at once.
+    pub fn quickly<T>(
+        &self,
+        host: &dyn Host,
+        stream: StreamId,
+        job: &Arc<Job>,
+        work: impl FnOnce(&mut Desk) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let pair = self.pair(stream);
+        let mut quick = hold(&pair.0);
+        check(job)?;
+        let desk = opened(&mut quick, host, stream)?;
+        watched(desk, job, work)
+    }
+
+    /// What takes a replay of a life.
+    pub fn slowly<T>(
+        &self,
+        host: &dyn Host,
+        stream: StreamId,
+        job: &Arc<Job>,
+        work: impl FnOnce(&mut Desk) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let pair = self.pair(stream);
+        let mut slow = hold(&pair.1);
+        check(job)?;
+        if slow.is_none() {
+            let mut quick = hold(&pair.0);
+            let desk = opened(&mut quick, host, stream)?;
+            let timeline = desk.debugger.another_timeline();
+            let timeline = timeline.map_err(|error| error.to_string())?;
+            let recording = host.recording().0.clone();
+            *slow = Some(Desk {
+                debugger: Debugger::on(recording, timeline),
+                stands: None,
+            });
+        }
+        match slow.as_mut() {
+            Some(desk) => watched(desk, job, work),
+            None => Err("no debugger".into()),
+        }
+    }
+}
+
+fn opened<'a>(
+    desk: &'a mut Option<Desk>,
+    host: &dyn Host,
+    stream: StreamId,
+) -> Result<&'a mut Desk, String> {
+    if desk.is_none() {
+        let process = process_of(host.recording().0, stream)?;
+        *desk = Some(Desk {
+            debugger: host.open(process)?,
+            stands: None,
+        });
+    }
+    desk.as_mut().ok_or_else(|| "no debugger".into())
+}
+
+fn watched<T>(
+    desk: &mut Desk,
+    job: &Arc<Job>,
+    work: impl FnOnce(&mut Desk) -> Result<T, String>,
+) -> Result<T, String> {
+    let job = job.clone();
+    let watcher = Box::new(move |done| {
+        job.set_progress(done);
+        job.is_cancelled()
+    });
+    desk.debugger.set_watcher(watcher);
+    let told = work(desk);
+    desk.debugger.set_watcher(Box::new(|_| false));
+    told
+}
+
+fn check(job: &Job) -> Result<(), String> {
+    match job.is_cancelled() {
+        true => Err("cancelled".into()),
+        false => Ok(()),
+    }
+}
