@@ -1,6 +1,8 @@
 //! Memory and code as they are here. In: an address. Out: bytes; instructions with their lines.
 
+use clew_recording::event::ThreadId;
 use clew_symbols::Modules;
+use clew_timeline::{Direction, Reason, Target};
 use iced_x86::{Decoder, DecoderOptions, Formatter, Instruction, IntelFormatter};
 use serde::Serialize;
 
@@ -24,7 +26,50 @@ pub struct Code {
     pub text: String,
 }
 
+/// An instruction as it was executed once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Executed {
+    /// Before it.
+    pub position: String,
+    pub thread: ThreadId,
+    #[serde(flatten)]
+    pub code: Code,
+}
+
 impl Debugger {
+    /// The instructions that were executed next from a position on, of whichever threads, at most so many. It stays where it is.
+    pub fn executed_from(&mut self, position: &str, most: usize) -> Result<Vec<Executed>> {
+        let (here, thread, hidden) = (self.timeline.position()?, self.thread, self.hidden);
+        let from = self.position_of(position)?;
+        self.timeline.seek(Target::Position(from))?;
+        let all = self.executed_next(most);
+        self.timeline.seek(Target::Position(here))?;
+        self.moved();
+        (self.thread, self.hidden) = (thread, hidden);
+        all
+    }
+
+    fn executed_next(&mut self, most: usize) -> Result<Vec<Executed>> {
+        let mut all: Vec<Executed> = Vec::new();
+        while all.len() < most.min(MOST_INSTRUCTIONS) {
+            let at = self.timeline.at();
+            let position = self.timeline.position()?.to_string();
+            if all.last().is_some_and(|last| last.position == position) {
+                break;
+            }
+            all.extend(self.code(at.pc, 0, 1)?.pop().map(|code| Executed {
+                position,
+                thread: at.thread,
+                code,
+            }));
+            let stop = self.timeline.step_any(Direction::Forward)?;
+            if matches!(stop.reason, Reason::End(_) | Reason::Interrupted) {
+                break;
+            }
+        }
+        Ok(all)
+    }
+
     /// Memory, as far as there is some from there on.
     pub fn read_memory(&mut self, address: u64, len: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; len.min(MOST_BYTES)];

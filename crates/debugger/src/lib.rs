@@ -44,7 +44,7 @@ pub use beneath::SeenCalls;
 pub use breakpoints::{Breakpoint, BreakpointId, Spot, Wanted};
 pub use calls::{Call, Calls, Left, Named};
 pub use changes::{Change, Changes};
-pub use code::Code;
+pub use code::{Code, Executed};
 pub use coverage::LineCount;
 pub use debugger::{Debugger, Frame, Here, Location, Process, Stack, ThreadInfo};
 pub use executions::{Execution, Executions};

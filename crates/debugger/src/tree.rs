@@ -36,7 +36,10 @@ impl Debugger {
     pub fn call_tree(&mut self, thread: ThreadId, frame: usize, most: u64) -> Result<Option<Tree>> {
         let (here, chosen, hidden) = (self.timeline.position()?, self.thread, self.hidden);
         let stack = self.stack(thread)?;
-        let Some(function) = stack.frames.get(frame) else {
+        // A call that was inlined is a part of another's.
+        let own = stack.frames.iter().enumerate().skip(frame);
+        let own = own.clone().find(|(_, one)| !one.inlined).or(own.last());
+        let Some((frame, function)) = own else {
             return Err(crate::Error::Frame(frame));
         };
         let function = function.location.function.clone();

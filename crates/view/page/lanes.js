@@ -22,6 +22,8 @@ const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext('2d'));
 /** @type {any} */ let part = null;
 /** @type {{x: number, text: string, at: string}[]} */ let marks = [];
 /** @type {Record<string, string>} */ let colours = {};
+/** Instructions of the part that is shown, where it is short enough. @type {{key: string, all: any[]}} */
+let executed = { key: '', all: [] };
 let [from, to] = [0, 1];
 let width = 0;
 let height = 0;
@@ -66,9 +68,45 @@ const whole = () => zoom(-Infinity, Infinity);
 
 let saving = 0;
 
+/** Which instructions are shown, at the highest zoom: those from the left edge on. */
+async function instructions() {
+  const [a, b] = [from, to];
+  const lane = overview.lanes.findIndex((/** @type {any} */ one) => here && one.process === processOf(here.stream));
+  if (lane < 0) return;
+  const [first, last] = await Promise.all([a, b].map(x => ask('locate', { lane, x })));
+  const key = `${first.stream} ${first.at} ${last.at}`;
+  if (key === executed.key || from !== a || to !== b) return;
+  const parts = (/** @type {string} */ at) => at.split('+').map(Number);
+  const [[event, ticks = 0], [event2, ticks2 = 0]] = [parts(first.at), parts(last.at)];
+  const few = first.stream === last.stream && event2 - event <= 3 && (event === event2 ? ticks2 - ticks : ticks2) <= 12;
+  executed = { key, all: [] };
+  if (few) {
+    const all = await ask('executed', { stream: first.stream, from: first.at, most: 200 }, { label: 'instructions' });
+    const ticks = [...new Set(all.map((/** @type {any} */ one) => tick(one.position)))];
+    // Where the last one ends is where the next tick is.
+    const xs = await ask('places', { stream: first.stream, positions: ticks });
+    if (executed.key !== key) return;
+    executed.all = all.map((/** @type {any} */ one) => {
+      const n = ticks.indexOf(tick(one.position));
+      const same = all.filter((/** @type {any} */ other) => tick(other.position) === ticks[n]);
+      const step = ((xs[n + 1] ?? xs[n] + (xs[n] - (xs[n - 1] ?? a))) - xs[n]) / same.length;
+      const x = xs[n] + step * same.indexOf(one);
+      return { ...one, stream: first.stream, x, end: x + step };
+    });
+  }
+  redraw();
+}
+
+/** A position without its steps. @param {string} position */
+const tick = position => position.split('+').slice(0, 2).join('+');
+
+let looking = 0;
+
 async function refresh() {
   clearTimeout(saving);
   saving = setTimeout(() => save(), 300);
+  clearTimeout(looking);
+  looking = setTimeout(() => instructions().catch(() => {}), 200);
   if (fetching) {
     wanted = true;
     return;
@@ -161,12 +199,34 @@ function draw() {
     if (told.lane >= first && told.lane < last) wakers(told, y);
   }
   pen.restore();
+  steps(y);
   for (let n = first; n < last; n++) names(n, y(n));
   pen.restore();
   found();
   current(y);
   frames.push(performance.now() - begun);
   if (frames.length > 1000) frames.splice(0, 500);
+}
+
+/** Single instructions. @param {(lane: number) => number} y */
+function steps(y) {
+  for (const one of executed.all) {
+    const [x, end] = [pixel(one.x), pixel(one.end)];
+    if (end < LABELS || x > width || end - x < 4) continue;
+    const lane = overview.lanes.findIndex((/** @type {any} */ other) => other.process === processOf(one.stream) && other.thread === one.thread);
+    if (lane < 0) continue;
+    const left = Math.max(x, LABELS) + 0.5;
+    pen.fillStyle = here?.here.position === one.position ? colours.here : colours.run;
+    pen.fillRect(left, y(lane) + 3, Math.max(1, end - left - 1), 16);
+    if (end - left < 30) continue;
+    pen.fillStyle = colours.panel;
+    pen.save();
+    pen.beginPath();
+    pen.rect(left, y(lane), end - left - 4, ROW);
+    pen.clip();
+    pen.fillText(one.text, left + 4, y(lane) + 15);
+    pen.restore();
+  }
 }
 
 /** @param {any} told @param {number} top */
@@ -422,6 +482,11 @@ async function click(px, py) {
   }
   const { lane, x } = near(px, py);
   if (lane < 0) return;
+  const step = executed.all.find(one => pixel(one.x) <= px && px < pixel(one.end) && one.thread === overview.lanes[lane].thread);
+  if (step) {
+    goTo({ stream: step.stream, at: step.position, thread: step.thread });
+    return;
+  }
   const found = await attempt(() => ask('locate', { lane, x }));
   if (found) goTo({ ...found, thread: overview.lanes[lane].thread });
 }

@@ -118,7 +118,7 @@ function go(one) {
 /** To the next moment of the list, or the one before. @param {number} by */
 export function walk(by) {
   if (!list || !here) return;
-  const shown = list.moments.filter((_, n) => !/** @type {any} */ (list).rows[n].hidden);
+  const shown = list.moments.filter((_, n) => !/** @type {any} */ (list).rows[n].hidden).sort((a, b) => compare(a.position, b.position));
   const next = by > 0 ? shown.find(one => compare(one.position, view.at) > 0)
     : [...shown].reverse().find(one => compare(one.position, view.at) < 0);
   if (next) go(next);
@@ -145,7 +145,7 @@ const foot = (complete, count, noun) => `${count} ${noun}${count === 1 ? '' : 's
 
 /** A field at the top of a tab. @param {any} panel @param {string} label @param {string} value @param {(text: string) => void} then */
 export function field(panel, label, value, then) {
-  const input = h('input', { value, 'aria-label': label, placeholder: label, spellcheck: 'false', class: 'wide' });
+  const input = h('input', { value, 'aria-label': label, spellcheck: 'false', class: 'wide' });
   panel.append(h('form', {
     class: 'tools', autocomplete: 'off', onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); then(input.value.trim()); },
   }, h('label', {}, label, ' ', input), h('button', { class: 'small' }, 'ask')));

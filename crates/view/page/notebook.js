@@ -113,7 +113,6 @@ async function exported() {
   policy.setAttribute('http-equiv', 'Content-Security-Policy');
   policy.setAttribute('content', "default-src 'none'; style-src 'unsafe-inline'");
   page.head.prepend(meta, policy);
-  page.head.append(e('style', '', STYLE));
   const stream = recording.streams.find((/** @type {any} */ one) => one.stream === view.stream);
   page.body.append(e('h1', '', recording.name), e('p', 'faint', `${stream?.argv.join(' ') ?? ''} · ${stream?.end ?? ''}`));
   if (report?.statements) {
@@ -128,7 +127,9 @@ async function exported() {
       e('details', '', e('summary', '', 'stack and values'), e('pre', '', note.stack.map((frame, n) => `#${n} ${frame}`).join('\n')), e('pre', '', note.values.join('\n'))),
       e('p', 'faint', `clew view ${recording.name}, then ${note.url}`)));
   }
-  const blob = new Blob(['<!doctype html>\n', page.documentElement.outerHTML], { type: 'text/html' });
+  // The style is ours, and would be refused in a document that is made here; `</head>` is never text of the recording's.
+  const text = page.documentElement.outerHTML.replace('</head>', () => `<style>${STYLE}</style></head>`);
+  const blob = new Blob(['<!doctype html>\n', text], { type: 'text/html' });
   const link = h('a', { href: URL.createObjectURL(blob), download: `${recording.name}-notes.html` });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);

@@ -18,6 +18,8 @@ let file = '';
 let current = 0;
 /** Also lines where callers are. */
 let caller = false;
+/** Addresses of the lines, where there is no source text and instructions are shown. @type {string[]} */
+let machine = [];
 let shownFrom = -1;
 let shownTo = -1;
 
@@ -67,14 +69,17 @@ function tokens(line, number) {
 }
 
 /** Breakpoint at a line, if there is one. @param {number} line */
-const stopAt = line => view.stops.findIndex(stop => stop.spot === `${file}:${line}`);
+const stopAt = line => view.stops.findIndex(stop => stop.spot === spotOf(line));
+
+/** A line as a place to stop at. @param {number} line */
+const spotOf = line => machine.length ? machine[line - 1] : `${file}:${line}`;
 
 function render(force = false) {
   const first = Math.max(0, Math.floor(text.scrollTop / LINE) - 20);
   const last = Math.min(content.length, Math.ceil((text.scrollTop + text.clientHeight) / LINE) + 20);
   if (!force && first === shownFrom && last === shownTo) return;
   [shownFrom, shownTo] = [first, last];
-  const count = view.counts ? counts.get(file) : undefined;
+  const count = view.counts && !machine.length ? counts.get(file) : undefined;
   const marks = highlighted.get(file);
   const most = count ? Math.max(1, ...count.values()) : 1;
   const rows = [];
@@ -99,7 +104,7 @@ function render(force = false) {
         class: 'count', tabindex: -1, 'data-times': number, title: 'All times that this line was executed, and values there',
         style: heat ? { background: `color-mix(in srgb, var(--counted) ${Math.round(heat * 100)}%, transparent)` } : undefined,
       }, times === undefined ? '' : times > 99999 ? `${Math.round(times / 1000)}k` : String(times)),
-      h('span', { class: 'number-of-line' }, number),
+      h('span', { class: 'number-of-line' }, machine.length ? '' : number),
       h('code', {}, tokens(content[n], number), number === current ? inline(content[n]) : null)));
   }
   set(lines, rows);
@@ -127,16 +132,13 @@ async function show() {
   const wanted = view.file || frame?.file || '';
   const number = view.file ? view.line : frame?.line ?? 0;
   const mine = ++turn;
-  if (!wanted) {
-    [file, content, current] = ['', [], 0];
-    title(frame ? `${frame.function ?? frame.address}: no source is known; the tab "code" shows instructions` : '');
-    return laid();
-  }
-  const told = await textOf(view.stream, wanted);
+  const told = wanted ? await textOf(view.stream, wanted) : `${frame?.function ?? frame?.address ?? ''}: no source is known`;
   if (mine !== turn) return;
+  if (typeof told === 'string') return instructions(told, mine);
+  machine = [];
   file = wanted;
-  content = typeof told === 'string' ? [] : told;
-  title(typeof told === 'string' ? told : wanted);
+  content = told;
+  title(wanted);
   const frameHere = !view.file || view.file === frame?.file;
   current = frameHere ? frame?.line ?? 0 : 0;
   caller = view.frame > 0;
@@ -144,6 +146,22 @@ async function show() {
   if (number) reveal(number);
   render(true);
   if (view.counts) cover();
+}
+
+/** Instructions instead of source text. @param {string} why @param {number} mine */
+async function instructions(why, mine) {
+  const told = await ask('code', { ...place(), before: 60, count: 160 }, { label: 'instructions' }).catch(() => ({ address: '', code: [] }));
+  if (mine !== turn) return;
+  file = '';
+  machine = told.code.map((/** @type {any} */ one) => one.address);
+  content = told.code.map((/** @type {any} */ one) => `${one.address}  ${one.text}`);
+  current = machine.indexOf(told.address) + 1;
+  caller = view.frame > 0;
+  set($('file'), h('span', { class: 'faint' }, why));
+  $('file').title = why;
+  laid();
+  if (current) reveal(current);
+  render(true);
 }
 
 /** @param {string} said */
@@ -191,16 +209,16 @@ function toggle(number, conditional) {
       onsubmit: () => {
         const condition = input.value.trim();
         view.stops = view.stops.filter((_, n) => n !== at);
-        view.stops.push({ spot: `${file}:${number}`, ...(condition ? { condition } : {}) });
+        view.stops.push({ spot: spotOf(number), ...(condition ? { condition } : {}) });
         changed();
       },
-    }, h('h2', {}, `Stop at ${base(file)}:${number} only if`), input, h('button', { class: 'small' }, 'stop there'));
+    }, h('h2', {}, `Stop at ${base(spotOf(number))} only if`), input, h('button', { class: 'small' }, 'stop there'));
     set(dialog, form);
     dialog.showModal();
     return;
   }
   if (at >= 0) view.stops.splice(at, 1);
-  else view.stops.push({ spot: `${file}:${number}` });
+  else view.stops.push({ spot: spotOf(number) });
   changed();
 }
 
@@ -212,8 +230,8 @@ function changed() {
 
 /** @param {MouseEvent} event @param {number} number */
 function lineMenu(event, number) {
-  const spot = `${file}:${number}`;
-  menu(event.clientX, event.clientY, [`${base(file)}:${number}`], [
+  const spot = spotOf(number);
+  menu(event.clientX, event.clientY, [base(spot)], [
     ['Run to here', () => move('run_to', { ...place(), way: 'forward', spot }, `to ${base(spot)}`)],
     ['Run back to here', () => move('run_to', { ...place(), way: 'backward', spot }, `back to ${base(spot)}`)],
     ['All times it was executed', () => emit('open', { tab: 'line', about: spot })],
@@ -231,7 +249,7 @@ function interact() {
     const target = /** @type {HTMLElement} */ (event.target);
     const { stop, times, end, line } = target.dataset;
     if (stop) toggle(Number(stop), event.shiftKey);
-    else if (times) emit('open', { tab: 'line', about: `${file}:${times}` });
+    else if (times) emit('open', { tab: 'line', about: spotOf(Number(times)) });
     else if (target.className === 'number-of-line') lineMenu(event, Number(target.parentElement?.dataset.number));
     else if (end) {
       const expression = chain(content[Number(line) - 1], Number(end));
@@ -267,7 +285,7 @@ function interact() {
   });
   lines.addEventListener('mouseleave', () => { clearTimeout(hovering); untip(); });
   text.addEventListener('keydown', (/** @type {KeyboardEvent} */ event) => {
-    if (event.key === 'Enter' && current) emit('open', { tab: 'line', about: `${file}:${current}` });
+    if (event.key === 'Enter' && current) emit('open', { tab: 'line', about: spotOf(current) });
     else if (event.key === 'b' && current) toggle(current, event.shiftKey);
   });
   $('coverage').addEventListener('click', () => {

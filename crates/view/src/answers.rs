@@ -133,6 +133,9 @@ impl Answers {
                 };
                 told(&positions.iter().map(x).collect::<Vec<Option<f64>>>())
             }
+            Question::Executed { stream, from, most } => self.anywhere(job, stream, |debugger| {
+                told(&debugger.executed_from(&from, most.min(400)).map_err(said)?)
+            }),
             Question::Stand(place) => {
                 let overview = self.overview(job)?;
                 self.quickly(job, &place, |desk, thread| {

@@ -122,6 +122,12 @@ pub enum Question {
         stream: StreamId,
         positions: Vec<String>,
     },
+    /// Instructions that were executed from a position on.
+    Executed {
+        stream: StreamId,
+        from: String,
+        most: usize,
+    },
     /// Where it stands, threads, a stack.
     Stand(Place),
     Scopes(Place),

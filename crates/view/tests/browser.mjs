@@ -74,7 +74,7 @@ await page.waitForSelector('.row.member');
 await page.click('#coverage');
 await page.waitForFunction(() => [...document.querySelectorAll('.count')].some(one => /^\d+$/.test(one.textContent)));
 await page.locator('#tabs [data-tab=line]').click();
-await page.fill('[aria-label="Line or function"]', 'submit');
+await page.fill('[aria-label="Line or function"]', 'jobs.c:109');
 await page.fill('[aria-label=Print]', 'id');
 await page.keyboard.press('Enter');
 await page.waitForSelector('tr.moment');
