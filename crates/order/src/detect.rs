@@ -642,6 +642,7 @@ mod tests {
             object,
             t: 0,
             at: Mark::default(),
+            over: Mark::default(),
             site: 0,
             other: None,
         }

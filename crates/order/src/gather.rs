@@ -5,6 +5,7 @@
 //! is one that could have been seen.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use clew_recording::event::{self, Effect, Event, Record, ThreadId};
 use clew_recording::reader::StreamReader;
@@ -95,6 +96,8 @@ struct Open {
     at: Mark,
     back: u64,
     arguments: [u64; 4],
+    /// The interactions that counted where it began.
+    told: Range<usize>,
 }
 
 /// What it knows so far; all of it begins again when the replay does.
@@ -341,14 +344,17 @@ impl Hears for Gatherer {
                 let Some(does) = self.known.does(function) else {
                     return;
                 };
-                let open = Open {
+                let mut open = Open {
                     function,
                     does,
                     at,
                     back,
                     arguments,
+                    told: 0..0,
                 };
+                let before = state.interactions.len();
                 state.called(thread, &open, detector);
+                open.told = before..state.interactions.len();
                 state.open.entry(thread).or_default().push(open);
             }
             Told::Returned {
@@ -359,6 +365,9 @@ impl Hears for Gatherer {
                 pointed,
             } => {
                 if let Some(open) = state.close(thread, function) {
+                    for told in &mut state.interactions[open.told.clone()] {
+                        told.over = at;
+                    }
                     state.returned(thread, &open, at, (rax, pointed), detector);
                 }
             }
@@ -508,6 +517,7 @@ impl State {
                     object,
                     t: 0,
                     at: open.at,
+                    over: open.at,
                     site: open.back.wrapping_sub(1),
                     other: None,
                 });
@@ -525,6 +535,7 @@ impl State {
             object,
             t: 0,
             at: open.at,
+            over: open.at,
             site: open.back.wrapping_sub(1),
             other: None,
         };
@@ -583,6 +594,7 @@ impl State {
             object,
             t: 0,
             at,
+            over: at,
             site: open.back.wrapping_sub(1),
             other: None,
         };
@@ -677,6 +689,7 @@ impl State {
             object,
             t: 0,
             at,
+            over: at,
             site: at.pc,
             other: None,
         };
@@ -750,15 +763,17 @@ impl State {
                 if self.begun.insert(*to) && !self.borrowed.contains(to) {
                     let object = self.thread(*to);
                     let start = self.threads.get(to).and_then(|facts| facts.start);
+                    let begun = Mark {
+                        event: number + 1,
+                        ..Mark::default()
+                    };
                     let interaction = Interaction {
                         kind: Kind::ThreadCreated,
                         thread: *to,
                         object,
                         t: 0,
-                        at: Mark {
-                            event: number + 1,
-                            ..Mark::default()
-                        },
+                        at: begun,
+                        over: begun,
                         site: start.unwrap_or(0),
                         other: None,
                     };
@@ -776,6 +791,7 @@ impl State {
                     object,
                     t: 0,
                     at,
+                    over: at,
                     site: 0,
                     other: None,
                 };
@@ -850,6 +866,7 @@ impl State {
             object,
             t: 0,
             at,
+            over: at,
             site: self.site(thread),
             other,
         };
@@ -868,6 +885,7 @@ impl State {
             object,
             t: 0,
             at,
+            over: at,
             site: self.site(thread),
             other: None,
         };

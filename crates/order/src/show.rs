@@ -76,6 +76,18 @@ pub fn place(one: &Interaction) -> Position {
     }
 }
 
+/// Where it is over, likewise.
+pub fn over(one: &Interaction) -> Position {
+    match one.over.pc {
+        0 => place(one),
+        _ => Position {
+            event: one.over.event,
+            ticks: one.over.ticks,
+            steps: 0,
+        },
+    }
+}
+
 impl Wanted {
     /// The numbers of those that are wanted, in order.
     pub fn of(&self, gathered: &Gathered, names: &Names<'_>) -> Vec<usize> {
