@@ -122,6 +122,8 @@ struct State {
     /// Spin locks that somebody has.
     spins: FxHashSet<u64>,
     pid: i32,
+    /// Who woke a thread, until what it waited for is told.
+    woken: FxHashMap<ThreadId, ThreadId>,
     /// Signal handlers under way.
     handlers: FxHashMap<ThreadId, Vec<Handler>>,
     handled: u32,
@@ -588,6 +590,7 @@ impl State {
         detector: &mut Option<Detector>,
     ) {
         let (object, result) = (open.arguments[0], rax as i32);
+        let by = self.woken.remove(&thread);
         let of = |kind, object| Interaction {
             kind,
             thread,
@@ -596,7 +599,7 @@ impl State {
             at,
             over: at,
             site: open.back.wrapping_sub(1),
-            other: None,
+            other: by,
         };
         let new_block = |detector: &mut Option<Detector>, addr: u64, size: u64| {
             if let Some(detector) = detector {
@@ -735,7 +738,10 @@ impl State {
             Event::Signal { cause, signo, .. } if *cause != event::Cause::Outside => {
                 self.handles_signal(*signo);
             }
-            Event::Resumed { result, .. } => {
+            Event::Resumed { result, by } => {
+                if let Some(by) = by {
+                    self.woken.insert(thread, *by);
+                }
                 if let (Some((nr, args, _)), Some(result)) = (self.waiting.remove(&thread), result)
                 {
                     self.ends(thread, nr, &args, *result, at, detector);
@@ -990,7 +996,8 @@ impl State {
             libc::SYS_futex if waits(args[1]) && !self.is_own(thread, args[0]) => {
                 let object = self.memory(args[0]);
                 let key = self.objects[object as usize].key.clone();
-                self.plain(Kind::FutexWait, key, at, None, detector);
+                let by = self.woken.remove(&thread);
+                self.plain(Kind::FutexWait, key, at, by, detector);
             }
             libc::SYS_wait4 | libc::SYS_waitid if result > 0 => {
                 let key = ObjectKey::Process(result as i32);

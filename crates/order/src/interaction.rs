@@ -191,7 +191,7 @@ pub struct Interaction {
     pub over: Mark,
     /// The address of the instruction that asked for it: in the caller of a known function. 0 if nobody knows.
     pub site: u64,
-    /// The thread that was made, joined or signalled.
+    /// The thread that was made, joined or signalled, or that woke this one.
     pub other: Option<ThreadId>,
 }
 

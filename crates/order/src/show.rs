@@ -44,7 +44,7 @@ pub struct Row {
     pub position: String,
     #[serde(flatten)]
     pub line: Line,
-    /// The thread that was made, joined or signalled.
+    /// The thread that was made, joined or signalled, or that woke this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other: Option<ThreadId>,
 }
