@@ -58,8 +58,19 @@ impl From<clew_slice::Error> for Failed {
     }
 }
 
+impl From<clew_order::Error> for Failed {
+    fn from(error: clew_order::Error) -> Failed {
+        match error {
+            clew_order::Error::Timeline(error) => error.into(),
+            error @ clew_order::Error::Refused(_) => Failed(NOT_FOUND, error.to_string()),
+            error => Failed(CANT_REPLAY, error.to_string()),
+        }
+    }
+}
+
 /// A recording that is asked about.
 pub struct Asked {
+    pub name: String,
     pub recording: Recording,
     pub timeline: Timeline,
     pub program: Program,
@@ -106,6 +117,7 @@ impl Asked {
         }
         let program = Program::new(&recording);
         Ok(Asked {
+            name,
             recording,
             timeline,
             program,
@@ -118,6 +130,7 @@ impl Asked {
         let mut timeline = opened(&self.recording, stream, &self.settings)?;
         timeline.seek(at)?;
         Ok(Asked {
+            name: self.name.clone(),
             recording: self.recording.clone(),
             timeline,
             program: Program::new(&self.recording),

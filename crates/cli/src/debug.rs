@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use crate::arguments::Debug;
 use crate::arguments::Engine;
+use crate::order::stepping::Stepping;
 use crate::progress::Progress;
 use crate::recordings::dump::lines;
 use crate::recordings::{self, Opened};
@@ -14,7 +15,7 @@ use crate::run;
 use crate::{language, text, variables};
 use clew_debugger::Debugger;
 use clew_gdb::launch::{self, Folder};
-use clew_gdb::{Error, Helper, Session};
+use clew_gdb::{Error, Helper, Ordered, Session};
 use clew_recording::event::{StreamId, ThreadId};
 use clew_recording::process;
 use clew_recording::reader::Recording;
@@ -27,21 +28,22 @@ use clew_timeline::{Position, Settings, Target, Timeline};
 const NO_GDB: i32 = 127;
 
 /// What the session asks of us.
-struct Knowing<'a> {
-    recording: &'a Recording,
+struct Knowing {
+    recording: Recording,
     stream: StreamId,
     program: Program,
     /// The slice that was asked for last.
     slice: Option<clew_slice::tour::Tour>,
+    order: Stepping,
 }
 
-impl Helper for Knowing<'_> {
+impl Helper for Knowing {
     fn events(&mut self, from: u64, to: u64) -> Result<Vec<(u64, String)>, String> {
-        lines(self.recording, self.stream, from, to).map_err(|error| error.to_string())
+        lines(&self.recording, self.stream, from, to).map_err(|error| error.to_string())
     }
 
     fn origin(&mut self, timeline: &mut Timeline, what: &str) -> Result<String, String> {
-        crate::origin::told(timeline, &mut self.program, self.recording, what)
+        crate::origin::told(timeline, &mut self.program, &self.recording, what)
     }
 
     fn slice(
@@ -49,8 +51,21 @@ impl Helper for Knowing<'_> {
         timeline: &mut Timeline,
         words: &str,
     ) -> Result<(Option<Position>, String), String> {
-        let (program, recording) = (&mut self.program, self.recording);
+        let (program, recording) = (&mut self.program, &self.recording);
         crate::slice::walk::in_gdb(&mut self.slice, timeline, program, recording, words)
+    }
+
+    fn order(
+        &mut self,
+        timeline: &mut Timeline,
+        thread: ThreadId,
+        words: &str,
+    ) -> Result<Ordered, String> {
+        let found = self.order.asked(timeline, thread, words)?;
+        if let Some((recording, _)) = &found.other {
+            (self.recording, self.slice) = (recording.clone(), None);
+        }
+        Ok(found)
     }
 
     fn probe(
@@ -109,7 +124,7 @@ pub fn debug(line: &Debug, envp: &[&CStr]) -> i32 {
     let mut settings = Settings::new(options);
     settings.unlocked = line.no_jail;
     settings.memory = line.memory.map(|megabytes| megabytes << 20);
-    let timeline = match Timeline::open(&recording, stream, settings) {
+    let timeline = match Timeline::open(&recording, stream, settings.clone()) {
         Ok(mut timeline) => {
             timeline.expect_work(recordings::work(&recording, stream));
             timeline
@@ -125,7 +140,8 @@ pub fn debug(line: &Debug, envp: &[&CStr]) -> i32 {
     let parent = variable("TMPDIR").filter(|value| !value.is_empty());
     let parent = parent.map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
     let mut helper = Knowing {
-        recording: &recording,
+        order: Stepping::new(&recording, stream, settings, &parent),
+        recording: recording.clone(),
         stream,
         program: Program::new(&recording),
         slice: None,

@@ -109,6 +109,9 @@ fn settings(line: &Hunt, envp: &[&CStr]) -> Result<Settings, String> {
         Some(_) => line.runs,
     };
     let program = line.guest.program.clone();
+    let races = conditions.iter().any(|one| matches!(one, Condition::Race));
+    let mut usual = settings_for(program, line.portable, line.jobs, envp)?;
+    usual.runner.races = races;
     Ok(Settings {
         runs,
         time: line.limit(),
@@ -133,7 +136,7 @@ fn settings(line: &Hunt, envp: &[&CStr]) -> Result<Settings, String> {
         timeout: line.timeout,
         keep: line.keep as usize,
         minimize: line.minimize,
-        ..settings_for(program, line.portable, line.jobs, envp)?
+        ..usual
     })
 }
 
@@ -152,6 +155,7 @@ pub(crate) fn settings_for(
             exe,
             options: portable.into_iter().collect(),
             program,
+            races: false,
         },
         place: recordings::place(envp).map_err(|error| error.to_string())?,
         runs: None,

@@ -8,18 +8,16 @@ use clew_order::graph::Graph;
 use clew_order::show::{self, Shown, Wanted, diagram, page};
 use clew_order::{Gathered, Kind, Names};
 use clew_recording::event::ThreadId;
-use clew_recording::process;
-use clew_recording::reader::StreamReader;
-use clew_timeline::program::Program;
-use clew_timeline::{Position, Settings, Timeline};
+use clew_timeline::{Position, Target};
 use serde_json::json;
 
 use crate::answers::arguments::Which;
-use crate::arguments::Engine;
-use crate::progress::Progress;
-use crate::recordings::{self, Opened};
-use crate::replay::{CANT_REPLAY, DIVERGED};
-use crate::{run, text, variables};
+use crate::asking::{Asked, Failed, NOT_FOUND, WRONG};
+use crate::replay::CANT_REPLAY;
+use crate::text;
+
+pub mod stepping;
+mod written;
 
 pub const HELP: &str = "\
 REC is a recording's name or its folder; without it, the latest one. An event is what a thread does to an object that others \
@@ -29,6 +27,10 @@ chain of arrows connects, nothing says which came first: the recording shows one
 
 POS is an event's number in the log, or a position as other commands tell it; T is a thread's number. TYPE is a short name \
 as in the diagram (ML), words (mutex-lock), or their first (mutex).
+
+With -o the same run becomes a recording of its own in that order, in which each thread does what it did, instruction for instruction: \
+NEW can be replayed, debugged and asked like any other. It is replayed once and compared, event by event. If it diverges, some \
+thread has seen data in another state, and the racing accesses are told.
 
 --minima tells the least that must happen before thread T comes to POS, --maxima all that can happen without it, in an \
 order that is possible. --by checks an order of one's own: numbers of events, as --json counts them, in a file; a choice \
@@ -43,7 +45,8 @@ Examples:
   clew order crash --html order.html     the same to zoom and click
   clew order crash --json | jq '.events[] | select(.type == \"ML\")'
   clew order crash --table --at 8120     what each thread does next there
-  clew order crash --minima 2@8120       what thread 2 needs to come there";
+  clew order crash --minima 2@8120       what thread 2 needs to come there
+  clew order crash --minima 2@8120 -o early    the run with that first";
 
 #[derive(Debug, Args)]
 pub struct Order {
@@ -107,6 +110,10 @@ pub struct Order {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["minima", "maxima", "table", "dot", "html"])]
     pub by: Option<PathBuf>,
 
+    /// Make that order a recording of its own, in this folder
+    #[arg(short, long, value_name = "NEW")]
+    pub output: Option<PathBuf>,
+
     #[command(flatten)]
     pub which: Which,
 }
@@ -135,80 +142,11 @@ fn place(text: &str) -> Result<(ThreadId, Position), String> {
     Ok((thread, position))
 }
 
-const NOT_FOUND: i32 = 1;
-const WRONG: i32 = 2;
 /// Rows of a diagram that somebody reads.
 const ROWS: usize = 200;
 /// On each side of a position.
 const AROUND: usize = 20;
 const AHEAD: usize = 4;
-
-/// Why there is no answer, with the exit status for it.
-pub struct Failed(pub i32, pub String);
-
-impl Failed {
-    /// Says so; the status.
-    pub fn tell(&self) -> i32 {
-        for (n, line) in self.1.lines().enumerate() {
-            let line = text::plain(line);
-            match n {
-                0 => eprintln!("clew: {line}"),
-                _ => eprintln!("{line}"),
-            }
-        }
-        self.0
-    }
-}
-
-impl From<clew_order::Error> for Failed {
-    fn from(error: clew_order::Error) -> Failed {
-        use clew_timeline::Error::{Diverged, Unsteady};
-        let status = match &error {
-            clew_order::Error::Timeline(Diverged(_) | Unsteady(_)) => DIVERGED,
-            _ => CANT_REPLAY,
-        };
-        Failed(status, error.to_string())
-    }
-}
-
-/// A recorded process to ask questions about order.
-pub struct Asked {
-    pub name: String,
-    pub timeline: Timeline,
-    pub program: Program,
-    pub log: StreamReader,
-}
-
-impl Asked {
-    pub fn open(which: &Which, recording: Option<&str>, envp: &[&CStr]) -> Result<Asked, Failed> {
-        let unable = |error: &dyn std::fmt::Display| Failed(CANT_REPLAY, error.to_string());
-        let Opened {
-            name, recording, ..
-        } = recordings::open(envp, recording.map(OsStr::new))
-            .map_err(|why| Failed(why.failed(), String::new()))?;
-        let stream = process::program(recording.streams(), which.pid, which.exec)
-            .map_err(|why| unable(&format!("{why}; clew info {name} shows its processes")))?;
-        let variable = |name: &str| variables::get(envp, name);
-        let options = run::options(&Engine::default(), &variable).map_err(|m| Failed(WRONG, m))?;
-        let mut settings = Settings::new(options);
-        settings.unlocked = which.no_jail;
-        settings.memory = which.memory.map(|megabytes| megabytes << 20);
-        let mut timeline = Timeline::open(&recording, stream, settings).map_err(|e| unable(&e))?;
-        timeline.expect_work(recordings::work(&recording, stream));
-        let mut progress = Progress::new("replaying");
-        timeline.set_watcher(Box::new(move |done| {
-            progress.show(done);
-            false
-        }));
-        let log = recording.stream(stream).map_err(|e| unable(&e))?;
-        Ok(Asked {
-            name,
-            program: Program::new(&recording),
-            timeline,
-            log,
-        })
-    }
-}
 
 pub fn order(line: &Order, envp: &[&CStr]) -> i32 {
     match answer(line, envp) {
@@ -218,11 +156,14 @@ pub fn order(line: &Order, envp: &[&CStr]) -> i32 {
 }
 
 fn answer(line: &Order, envp: &[&CStr]) -> Result<i32, Failed> {
-    let mut asked = Asked::open(&line.which, line.recording.as_deref(), envp)?;
-    let log = asked.log.clone();
+    let word = line.recording.as_deref().map(OsStr::new);
+    let mut asked = Asked::open(word, &line.which, Target::Start, envp)?;
+    let log = asked.log()?;
     let (gathered, modules) = clew_order::gather(&mut asked.timeline, &mut asked.program, log)?;
-    // What was shown of the way goes.
-    asked.timeline.set_watcher(Box::new(|_| false));
+    if let Some(folder) = &line.output {
+        return written::written(line, &mut asked, &gathered, &modules, folder, envp);
+    }
+    asked.done();
     let names = Names::new(asked.program.catalog(), &modules, &gathered.threads);
     if line.table {
         let at = line.at.unwrap_or_else(|| asked.timeline.start());
@@ -367,12 +308,22 @@ fn executed(line: &Order, gathered: &Gathered) -> Result<Option<Vec<usize>>, Fai
     let Some((thread, at)) = line.minima.or(line.maxima) else {
         return Ok(None);
     };
+    let target = next_of(gathered, thread, at)?;
+    let graph = Graph::of(&gathered.interactions);
+    Ok(Some(match line.minima.is_some() {
+        true => graph.minima(target),
+        false => graph.maxima(target),
+    }))
+}
+
+/// The first event of a thread at or behind a position.
+fn next_of(gathered: &Gathered, thread: ThreadId, at: Position) -> Result<usize, Failed> {
     let all = &gathered.interactions;
     let of = |n: &usize| all[*n].thread == thread;
     let target = (0..all.len())
         .filter(of)
         .find(|&n| show::place(&all[n]) >= at);
-    let Some(target) = target else {
+    target.ok_or_else(|| {
         let last = (0..all.len()).rev().find(of);
         let hint = match last {
             Some(n) => format!("its last is at {}", show::place(&all[n])),
@@ -381,16 +332,11 @@ fn executed(line: &Order, gathered: &Gathered) -> Result<Option<Vec<usize>>, Fai
                 format!("there are threads {}", threads.join(", "))
             }
         };
-        return Err(Failed(
+        Failed(
             NOT_FOUND,
             format!("thread {thread} has no event at or behind {at}; {hint}"),
-        ));
-    };
-    let graph = Graph::of(all);
-    Ok(Some(match line.minima.is_some() {
-        true => graph.minima(target),
-        false => graph.maxima(target),
-    }))
+        )
+    })
 }
 
 fn told_in_order(line: &Order, gathered: &Gathered, names: &Names<'_>, order: &[usize]) -> i32 {

@@ -1,13 +1,14 @@
 //! `clew races`: accesses to the same memory that nothing orders, in a recorded run.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
 use std::path::PathBuf;
 
 use clap::Args;
 use clew_order::races::{Race, Races, Side, Suppressions, races as find};
+use clew_timeline::Target;
 
 use crate::answers::arguments::Which;
-use crate::order::{Asked, Failed};
+use crate::asking::{Asked, Failed, WRONG};
 use crate::text;
 
 pub const HELP: &str = "\
@@ -45,7 +46,6 @@ pub struct RacesLine {
 }
 
 const FOUND: i32 = 1;
-const WRONG: i32 = 2;
 
 pub fn races(line: &RacesLine, envp: &[&CStr]) -> i32 {
     match answer(line, envp) {
@@ -63,10 +63,11 @@ fn answer(line: &RacesLine, envp: &[&CStr]) -> Result<i32, Failed> {
         }
         None => Suppressions::default(),
     };
-    let mut asked = Asked::open(&line.which, line.recording.as_deref(), envp)?;
-    let log = asked.log.clone();
+    let word = line.recording.as_deref().map(OsStr::new);
+    let mut asked = Asked::open(word, &line.which, Target::Start, envp)?;
+    let log = asked.log()?;
     let mut found = find(&mut asked.timeline, &mut asked.program, log, &suppressions)?;
-    asked.timeline.set_watcher(Box::new(|_| false));
+    asked.done();
     let hidden = found
         .races
         .iter()
@@ -87,34 +88,41 @@ fn answer(line: &RacesLine, envp: &[&CStr]) -> Result<i32, Failed> {
     Ok(if real { FOUND } else { 0 })
 }
 
+/// One race, with both of its accesses.
+pub fn told(name: &str, head: &str, race: &Race, style: text::Style) -> String {
+    let times = match race.count {
+        1 => "once".to_string(),
+        count => format!("{} times", text::count(count)),
+    };
+    let head = format!("{head}: {}, {times}", what(race));
+    let mut out = format!("{}\n", style.bold(&text::plain(&head)));
+    if let Some(why) = &race.hidden {
+        out.push_str(&format!(
+            "  {}\n",
+            style.faint(&text::plain(&format!("({why})")))
+        ));
+    }
+    for side in [&race.first, &race.second] {
+        out.push_str(&of_side(name, side, style));
+    }
+    if let Some(block) = &race.block {
+        let line = block.line.short().unwrap_or_else(|| "?".into());
+        let told = format!(
+            "  {} bytes into a block of {}, which thread {} asked for at {line}",
+            block.offset, block.size, block.thread
+        );
+        out.push_str(&format!("{}\n", text::plain(&told)));
+    }
+    out.push_str(&format!("  {}\n", text::plain(&race.missing)));
+    out
+}
+
 fn as_text(name: &str, found: &Races, hidden: usize, all: bool) -> String {
     let style = text::Style::stdout();
     let mut out = String::new();
     for (n, race) in found.races.iter().enumerate() {
-        let times = match race.count {
-            1 => "once".to_string(),
-            count => format!("{} times", text::count(count)),
-        };
-        let head = format!("race {}: {}, {times}", n + 1, what(race));
-        out.push_str(&format!("{}\n", style.bold(&text::plain(&head))));
-        if let Some(why) = &race.hidden {
-            out.push_str(&format!(
-                "  {}\n",
-                style.faint(&text::plain(&format!("({why})")))
-            ));
-        }
-        for side in [&race.first, &race.second] {
-            out.push_str(&of_side(name, side, style));
-        }
-        if let Some(block) = &race.block {
-            let line = block.line.short().unwrap_or_else(|| "?".into());
-            let told = format!(
-                "  {} bytes into a block of {}, which thread {} asked for at {line}",
-                block.offset, block.size, block.thread
-            );
-            out.push_str(&format!("{}\n", text::plain(&told)));
-        }
-        out.push_str(&format!("  {}\n\n", text::plain(&race.missing)));
+        out.push_str(&told(name, &format!("race {}", n + 1), race, style));
+        out.push('\n');
     }
     let real = found
         .races

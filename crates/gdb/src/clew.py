@@ -250,6 +250,24 @@ up goes to the statement that uses this one, down to one that it uses, next to t
             gdb.write(answer)
 
 
+class Order(Command):
+    """A command about the order of threads: it tells something, or goes somewhere, perhaps in another order."""
+
+    def __init__(self, name, text):
+        self.__doc__ = text
+        self.name = name
+        super().__init__("clew " + name, gdb.COMMAND_RUNNING, gdb.COMPLETE_NONE)
+
+    def do(self, argument):
+        answer = asked((self.name + " " + argument).strip())
+        where, _, text = answer.partition("\n")
+        if where.startswith("at "):
+            gdb.write(text)
+            move("seek " + where[3:])
+        else:
+            gdb.write(answer)
+
+
 class Line(Command):
     """A step from line to line that clew makes: one search, however often a loop on the line runs."""
 
@@ -414,6 +432,29 @@ Told(
     "PLACE is FILE:LINE, FUNCTION or FUNCTION$; each line that is printed has its position for clew seek.",
     takes=True,
 )
+Order(
+    "minima",
+    "Go on in the order in which this thread comes first: of the others, only what it needs is executed.\n"
+    "Usage: clew minima [THREAD]\nclew order goes back to the order that was recorded.",
+)
+Order(
+    "maxima",
+    "Go on in the order in which all others come first, as far as they do without this thread.\n"
+    "Usage: clew maxima [THREAD]\nclew order goes back to the order that was recorded.",
+)
+Order(
+    "order",
+    "Go back to the order that was recorded; or tell what each thread does next.\nUsage: clew order [table]",
+)
+Order(
+    "lc-break",
+    "Go to where a thread's Lamport clock reaches N.\nUsage: clew lc-break N | THREAD:N",
+)
+Order(
+    "proceed",
+    "Let a thread do its next event now; if another must come first, that is told.\nUsage: clew proceed THREAD",
+)
+Order("event", "Go to the next or the last event of this thread.\nUsage: clew event next | prev")
 Writes()
 Origin()
 Slice()

@@ -52,6 +52,11 @@ writes EXPR          all changes of a variable
 output               all that was written to standard output and error
 origin EXPR          where a value comes from; also $register
 slice [EXPR]         all that a value depends on, or the failure; then slice up, down [N], next, prev, list or a number
+minima, maxima [T]   the same run in another order: thread T first, or the others first as far as they come without it
+order                back to the order that was recorded; order table: what each thread does next
+lc-break N           go to where this thread's Lamport clock reaches N; also T:N
+proceed T            let thread T do its next event now, if nothing must come first
+event next           to the next event of this thread; also event prev
 probe add PLACE CODE debug code in the replay, at a place; also probe list, probe delete N
 probe run            run all of it over the whole recording: what it prints, with positions
 next, step, finish   from line to line in one search, however long it takes; also reverse-next and so on
@@ -91,7 +96,12 @@ impl Session<'_> {
             },
             "when" => return self.when(),
             "events" => return self.nearby_events(rest),
-            "threads" => return self.list_threads(),
+            "threads" => {
+                let mut text = self.list_threads()?;
+                // What they do next, if it was asked for before: it takes a replay.
+                text.push_str(&self.order_of("known")?);
+                return Ok(text);
+            }
             "bookmarks" => return Ok(self.list_bookmarks()),
             "bookmark" => return self.bookmark(rest),
             "forget" => {
@@ -124,6 +134,9 @@ impl Session<'_> {
             "output" => return self.all_output(rest),
             "origin" => return self.origin_of(rest),
             "slice" => return self.slice_of(rest),
+            "minima" | "maxima" | "order" | "lc-break" | "proceed" | "event" => {
+                return self.order_of(&format!("{word} {rest}"));
+            }
             "probe" => return self.probe(rest),
             "next" => self.pending = Some(lines(Step::Over, Direction::Forward, rest)?),
             "reverse-next" => self.pending = Some(lines(Step::Over, Direction::Backward, rest)?),

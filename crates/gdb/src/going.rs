@@ -220,7 +220,7 @@ impl Session<'_> {
         let Some(Next::Signal { signo, fault } | Next::Killed { signo, fault }) = at.next else {
             return Ok(None);
         };
-        if let Some(info) = crate::siginfo::recorded(self.recording, self.stream, at.event)? {
+        if let Some(info) = crate::siginfo::recorded(&self.recording, self.stream, at.event)? {
             return Ok(Some(info));
         }
         if !fault {

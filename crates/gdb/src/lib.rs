@@ -47,7 +47,7 @@ mod wire;
 mod xml;
 
 use clew_recording::event::{StreamId, ThreadId};
-use clew_recording::reader::ReadError;
+use clew_recording::reader::{ReadError, Recording};
 use clew_timeline::{Position, Timeline};
 
 pub use commands::parse_target;
@@ -82,6 +82,16 @@ pub trait Meter {
     fn is_over(&mut self);
 }
 
+/// What comes of a command about the order of threads.
+#[derive(Default)]
+pub struct Ordered {
+    /// The run in another order, from here on.
+    pub other: Option<(Recording, Timeline)>,
+    /// Where to go.
+    pub position: Option<Position>,
+    pub text: String,
+}
+
 /// What a session asks of whoever knows more than the timeline does.
 pub trait Helper {
     /// The events of the session's stream with these numbers, and a line about each.
@@ -101,6 +111,14 @@ pub trait Helper {
         timeline: &mut Timeline,
         words: &str,
     ) -> std::result::Result<(Option<Position>, String), String>;
+
+    /// What is asked about the order of threads, of where the timeline stands and a thread of it; or the same run in another order.
+    fn order(
+        &mut self,
+        timeline: &mut Timeline,
+        thread: ThreadId,
+        words: &str,
+    ) -> std::result::Result<Ordered, String>;
 
     /// Runs debug code at places over the whole recording. Out: what it prints, with positions, and how it ended.
     fn probe(

@@ -164,7 +164,7 @@ impl Session<'_> {
             if let Some(copy) = &mapping.copy
                 && mapping.name.starts_with('/')
             {
-                self.files.learn(self.recording, &mapping.name, copy);
+                self.files.learn(&self.recording, &mapping.name, copy);
             }
         }
         // gdb looks for the loader by the name that the program gives it.
@@ -173,7 +173,7 @@ impl Session<'_> {
         let loader = libraries::loader(&auxv, &mut read);
         let base = auxv.get(AT_BASE).unwrap_or(0);
         if let (Some(name), Some((_, copy))) = (loader, self.file_at(base)?) {
-            self.files.learn(self.recording, &name, &copy);
+            self.files.learn(&self.recording, &name, &copy);
         }
         Ok(())
     }
@@ -187,7 +187,7 @@ impl Session<'_> {
         // Whatever a name means by now, or meant: this file lies there.
         for library in &libraries.all {
             if let Some((_, copy)) = self.file_at(library.dynamic)? {
-                self.files.learn(self.recording, &library.name, &copy);
+                self.files.learn(&self.recording, &library.name, &copy);
             }
         }
         Ok(libraries)
@@ -220,7 +220,7 @@ impl Session<'_> {
             mappings,
         };
         let made = &mut |path: &str| process.file(path);
-        let reply = self.files.answer(request, self.recording, made);
+        let reply = self.files.answer(request, &self.recording, made);
         Ok(Answer::Reply(reply))
     }
 }

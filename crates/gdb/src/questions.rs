@@ -212,6 +212,29 @@ impl Session<'_> {
         })
     }
 
+    /// What is asked about the order of threads; the run in another order, if it is that.
+    pub(crate) fn order_of(&mut self, words: &str) -> Result<String> {
+        let thread = self.meant()?;
+        let mut timeline = self.timeline.another()?;
+        timeline.set_watcher(self.watcher());
+        let found = self.helper.order(&mut timeline, thread, words);
+        let found = found.map_err(Error::Command)?;
+        if let Some((recording, mut timeline)) = found.other {
+            timeline.set_watcher(self.watcher());
+            // gdb asks for its thread before it goes there.
+            if let Some(position) = found.position {
+                timeline.seek(Target::Position(position))?;
+            }
+            (self.whatif, self.debugger, self.events_in_all) = (None, None, None);
+            (self.recording, self.timeline) = (recording, timeline);
+            self.forget();
+        }
+        Ok(match found.position {
+            Some(position) => format!("at {position}\n{}", found.text),
+            None => found.text,
+        })
+    }
+
     /// Makes a step from line to line.
     pub(crate) fn step_lines(
         &mut self,

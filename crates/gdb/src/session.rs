@@ -57,7 +57,7 @@ struct Effort {
 }
 
 pub struct Session<'a> {
-    pub(crate) recording: &'a Recording,
+    pub(crate) recording: Recording,
     pub(crate) timeline: Timeline,
     pub(crate) helper: &'a mut dyn Helper,
     /// Once it was needed: on a timeline of its own.
@@ -126,7 +126,7 @@ const FAULT: &str = "E0e";
 
 impl<'a> Session<'a> {
     pub fn new(
-        recording: &'a Recording,
+        recording: &Recording,
         timeline: Timeline,
         helper: &'a mut dyn Helper,
         settings: Settings,
@@ -137,7 +137,7 @@ impl<'a> Session<'a> {
         let auxv = Auxv::of(recording, stream)?;
         let tid = start.tid;
         Ok(Session {
-            recording,
+            recording: recording.clone(),
             timeline,
             helper,
             debugger: None,

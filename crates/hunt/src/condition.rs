@@ -18,6 +18,8 @@ pub enum Condition {
     Timeout,
     /// All threads wait for each other.
     Deadlock,
+    /// Two accesses that nothing orders, however the run ended.
+    Race,
     /// Standard output or error has this in it.
     Output(Regex),
     /// This command, given the output, ends with status 0.
@@ -34,6 +36,7 @@ impl FromStr for Condition {
             "signal" => Condition::Signal,
             "timeout" => Condition::Timeout,
             "deadlock" => Condition::Deadlock,
+            "race" => Condition::Race,
             _ => match text.split_once('=') {
                 Some(("exit", status)) => {
                     let status = status.parse().map_err(|_| "exit= takes a number")?;
@@ -62,7 +65,10 @@ impl Condition {
 
     /// Whether it is about how a run ends, not about what it prints.
     pub fn is_about_end(&self) -> bool {
-        !matches!(self, Condition::Output(_) | Condition::Command(_))
+        !matches!(
+            self,
+            Condition::Output(_) | Condition::Command(_) | Condition::Race
+        )
     }
 
     /// Why this run failed, if it did.
@@ -76,6 +82,7 @@ impl Condition {
             _ => false,
         };
         Ok(match self {
+            Condition::Race => outcome.race.clone(),
             Condition::Output(regex) => [&outcome.stdout, &outcome.stderr]
                 .into_iter()
                 .find_map(|bytes| line_with(regex, bytes)),
@@ -132,6 +139,7 @@ mod tests {
             stdout: stdout.into(),
             stderr: b"warning: odd\n".to_vec(),
             took: Duration::ZERO,
+            race: None,
         }
     }
 
@@ -148,6 +156,12 @@ mod tests {
         assert!(holds("exit=3", Ended::Exit(3)) && !holds("exit=3", Ended::Exit(1)));
         assert!(holds("timeout", Ended::TimedOut) && !holds("signal", Ended::TimedOut));
         assert!(holds("deadlock", Ended::Deadlock("a".into())));
+        assert!(!holds("race", Ended::Signal(11)));
+        let raced = Outcome {
+            race: Some("race on x: a.c:1 and a.c:2".into()),
+            ..outcome(Ended::Exit(0), "")
+        };
+        assert_eq!(Condition::Race.holds(&raced).unwrap(), raced.race);
     }
 
     #[test]

@@ -233,6 +233,10 @@ pub fn minimize_recording(
         stdout: Vec::new(),
         stderr: Vec::new(),
         took: Duration::ZERO,
+        race: match settings.runner.races {
+            true => crate::races::first(&settings.runner.exe, folder)?,
+            false => None,
+        },
     };
     let prefix = format!("{PREFIX}{}-", std::process::id());
     let guard = Guard::start(&settings.runner.exe, settings.place.dir(), &prefix)

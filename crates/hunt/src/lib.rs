@@ -16,6 +16,7 @@ pub mod hunt;
 pub mod idiom;
 pub mod measure;
 pub mod minimize;
+pub mod races;
 pub mod run;
 pub mod strategy;
 pub mod turns;

@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use crate::guard::Guard;
-use crate::{HuntError, Plan, measure};
+use crate::{HuntError, Plan, measure, races};
 
 /// Output beyond this is dropped: conditions and reports look at what came first.
 const MOST_OUTPUT: usize = 8 << 20;
@@ -73,6 +73,8 @@ pub struct Outcome {
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
     pub took: Duration,
+    /// A data race, if these are looked for and there is one.
+    pub race: Option<String>,
 }
 
 /// How runs are made.
@@ -83,6 +85,8 @@ pub struct Runner {
     /// Options of `clew record` for all runs.
     pub options: Vec<OsString>,
     pub program: Vec<OsString>,
+    /// Look for data races in each run.
+    pub races: bool,
 }
 
 impl Runner {
@@ -128,8 +132,13 @@ impl Runner {
             stdout: watched.stdout,
             stderr: watched.stderr,
             took: started.elapsed(),
+            race: None,
         };
         self.check(&mut outcome, folder)?;
+        if self.races {
+            measure::wait_for_writer(folder);
+            outcome.race = races::first(&self.exe, folder)?;
+        }
         Ok(Some(outcome))
     }
 

@@ -129,9 +129,11 @@ impl Detector {
         self.numbers.insert(Vec::new(), 0);
     }
 
-    /// Memory that is atomic, wherever that is known from.
-    pub fn knows(&mut self, addresses: impl IntoIterator<Item = u64>) {
+    /// Memory that is atomic, wherever that is known from. Whether that is news.
+    pub fn knows(&mut self, addresses: impl IntoIterator<Item = u64>) -> bool {
+        let before = self.foreknown.len();
         self.foreknown.extend(addresses);
+        self.foreknown.len() > before
     }
 
     /// Memory was written by ordinary instructions before it turned out to be atomic: what these handed over is
@@ -642,6 +644,7 @@ mod tests {
             object,
             t: 0,
             at: Mark::default(),
+            over: Mark::default(),
             site: 0,
             other: None,
         }

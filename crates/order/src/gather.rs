@@ -5,6 +5,7 @@
 //! is one that could have been seen.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use clew_recording::event::{self, Effect, Event, Record, ThreadId};
 use clew_recording::reader::StreamReader;
@@ -95,6 +96,8 @@ struct Open {
     at: Mark,
     back: u64,
     arguments: [u64; 4],
+    /// The interactions that counted where it began.
+    told: Range<usize>,
 }
 
 /// What it knows so far; all of it begins again when the replay does.
@@ -119,6 +122,8 @@ struct State {
     /// Spin locks that somebody has.
     spins: FxHashSet<u64>,
     pid: i32,
+    /// Who woke a thread, until what it waited for is told.
+    woken: FxHashMap<ThreadId, ThreadId>,
     /// Signal handlers under way.
     handlers: FxHashMap<ThreadId, Vec<Handler>>,
     handled: u32,
@@ -341,14 +346,17 @@ impl Hears for Gatherer {
                 let Some(does) = self.known.does(function) else {
                     return;
                 };
-                let open = Open {
+                let mut open = Open {
                     function,
                     does,
                     at,
                     back,
                     arguments,
+                    told: 0..0,
                 };
+                let before = state.interactions.len();
                 state.called(thread, &open, detector);
+                open.told = before..state.interactions.len();
                 state.open.entry(thread).or_default().push(open);
             }
             Told::Returned {
@@ -359,6 +367,9 @@ impl Hears for Gatherer {
                 pointed,
             } => {
                 if let Some(open) = state.close(thread, function) {
+                    for told in &mut state.interactions[open.told.clone()] {
+                        told.over = at;
+                    }
                     state.returned(thread, &open, at, (rax, pointed), detector);
                 }
             }
@@ -508,6 +519,7 @@ impl State {
                     object,
                     t: 0,
                     at: open.at,
+                    over: open.at,
                     site: open.back.wrapping_sub(1),
                     other: None,
                 });
@@ -525,6 +537,7 @@ impl State {
             object,
             t: 0,
             at: open.at,
+            over: open.at,
             site: open.back.wrapping_sub(1),
             other: None,
         };
@@ -577,14 +590,16 @@ impl State {
         detector: &mut Option<Detector>,
     ) {
         let (object, result) = (open.arguments[0], rax as i32);
+        let by = self.woken.remove(&thread);
         let of = |kind, object| Interaction {
             kind,
             thread,
             object,
             t: 0,
             at,
+            over: at,
             site: open.back.wrapping_sub(1),
-            other: None,
+            other: by,
         };
         let new_block = |detector: &mut Option<Detector>, addr: u64, size: u64| {
             if let Some(detector) = detector {
@@ -677,6 +692,7 @@ impl State {
             object,
             t: 0,
             at,
+            over: at,
             site: at.pc,
             other: None,
         };
@@ -722,7 +738,10 @@ impl State {
             Event::Signal { cause, signo, .. } if *cause != event::Cause::Outside => {
                 self.handles_signal(*signo);
             }
-            Event::Resumed { result, .. } => {
+            Event::Resumed { result, by } => {
+                if let Some(by) = by {
+                    self.woken.insert(thread, *by);
+                }
                 if let (Some((nr, args, _)), Some(result)) = (self.waiting.remove(&thread), result)
                 {
                     self.ends(thread, nr, &args, *result, at, detector);
@@ -750,15 +769,17 @@ impl State {
                 if self.begun.insert(*to) && !self.borrowed.contains(to) {
                     let object = self.thread(*to);
                     let start = self.threads.get(to).and_then(|facts| facts.start);
+                    let begun = Mark {
+                        event: number + 1,
+                        ..Mark::default()
+                    };
                     let interaction = Interaction {
                         kind: Kind::ThreadCreated,
                         thread: *to,
                         object,
                         t: 0,
-                        at: Mark {
-                            event: number + 1,
-                            ..Mark::default()
-                        },
+                        at: begun,
+                        over: begun,
                         site: start.unwrap_or(0),
                         other: None,
                     };
@@ -776,6 +797,7 @@ impl State {
                     object,
                     t: 0,
                     at,
+                    over: at,
                     site: 0,
                     other: None,
                 };
@@ -850,6 +872,7 @@ impl State {
             object,
             t: 0,
             at,
+            over: at,
             site: self.site(thread),
             other,
         };
@@ -868,6 +891,7 @@ impl State {
             object,
             t: 0,
             at,
+            over: at,
             site: self.site(thread),
             other: None,
         };
@@ -972,7 +996,8 @@ impl State {
             libc::SYS_futex if waits(args[1]) && !self.is_own(thread, args[0]) => {
                 let object = self.memory(args[0]);
                 let key = self.objects[object as usize].key.clone();
-                self.plain(Kind::FutexWait, key, at, None, detector);
+                let by = self.woken.remove(&thread);
+                self.plain(Kind::FutexWait, key, at, by, detector);
             }
             libc::SYS_wait4 | libc::SYS_waitid if result > 0 => {
                 let key = ObjectKey::Process(result as i32);

@@ -124,6 +124,16 @@ impl Graph {
         order
     }
 
+    /// The same for several, one after the other.
+    pub fn proceed_to(&self, targets: impl IntoIterator<Item = usize>) -> Vec<usize> {
+        let mut done = vec![false; self.len()];
+        let mut order = Vec::new();
+        for target in targets {
+            self.proceed(target, &mut done, &mut order);
+        }
+        order
+    }
+
     /// ProceedToEvent, without recursion: of each, first what its thread did before, then what its object needs.
     fn proceed(&self, n: usize, done: &mut [bool], order: &mut Vec<usize>) {
         let mut open = vec![n];
@@ -175,18 +185,19 @@ impl Graph {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::interaction::Kind;
 
     /// Threads and objects, one interaction after the other.
-    fn story(all: &[(ThreadId, u32)]) -> Vec<Interaction> {
+    pub(crate) fn story(all: &[(ThreadId, u32)]) -> Vec<Interaction> {
         let one = |&(thread, object): &(ThreadId, u32)| Interaction {
             kind: Kind::SemPost,
             thread,
             object,
             t: 0,
             at: Default::default(),
+            over: Default::default(),
             site: 0,
             other: None,
         };

@@ -187,9 +187,11 @@ pub struct Interaction {
     pub t: u64,
     /// Where it happened. Of what the log alone tells, without pc and stack pointer.
     pub at: Mark,
+    /// Where the call is over that it is a part of.
+    pub over: Mark,
     /// The address of the instruction that asked for it: in the caller of a known function. 0 if nobody knows.
     pub site: u64,
-    /// The thread that was made, joined or signalled.
+    /// The thread that was made, joined or signalled, or that woke this one.
     pub other: Option<ThreadId>,
 }
 

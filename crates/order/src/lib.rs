@@ -13,6 +13,7 @@
 //! * [`graph`]: Lamport times, edges, before and after; what must come before, and what can go on without
 //! * `declared`: variables that the program's text says are atomic
 //! * `clocks`, `detect`: vector clocks, and accesses that are in no order
+//! * [`reorder`]: the run in another order, as a recording
 //! * [`races`]: races as people read them
 //! * [`story`]: every access to some memory, with handlers, values and locks
 //! * `names`: objects and lines as people know them
@@ -30,6 +31,7 @@ mod interaction;
 mod known;
 mod names;
 pub mod races;
+pub mod reorder;
 pub mod show;
 pub mod story;
 
@@ -44,6 +46,8 @@ pub enum Error {
     Timeline(#[from] clew_timeline::Error),
     #[error("the log can't be read: {0}")]
     Log(String),
+    #[error("it can't be had in another order: {0}")]
+    Refused(#[from] reorder::Refused),
 }
 
 pub type Result<T> = std::result::Result<T, Error>;

@@ -44,7 +44,7 @@ pub struct Row {
     pub position: String,
     #[serde(flatten)]
     pub line: Line,
-    /// The thread that was made, joined or signalled.
+    /// The thread that was made, joined or signalled, or that woke this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other: Option<ThreadId>,
 }
@@ -71,6 +71,18 @@ pub fn place(one: &Interaction) -> Position {
         _ => Position {
             event: one.at.event,
             ticks: one.at.ticks,
+            steps: 0,
+        },
+    }
+}
+
+/// Where it is over, likewise.
+pub fn over(one: &Interaction) -> Position {
+    match one.over.pc {
+        0 => place(one),
+        _ => Position {
+            event: one.over.event,
+            ticks: one.over.ticks,
             steps: 0,
         },
     }

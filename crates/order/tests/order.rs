@@ -9,7 +9,7 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use common::{Random, ask, build, guest, record, test, tests};
+use common::{Random, ask, build, generate, guest, record, test, tests};
 use serde_json::Value;
 
 fn main() {
@@ -369,74 +369,6 @@ fn shown() {
     ask(&["order", name, "--by", order.to_str().unwrap()], 1);
     write(&[all.len()]);
     ask(&["order", name, "--by", order.to_str().unwrap()], 2);
-}
-
-/// A program of several threads that take locks, semaphores and a queue at random, and log who had them when.
-fn generate(random: &mut Random) -> String {
-    let threads = 2 + random.below(4);
-    let (mutexes, semaphores) = (1 + random.below(3), 1 + random.below(2));
-    let mut text = String::from(
-        "#include <pthread.h>\n#include <semaphore.h>\n#include <stdio.h>\n\
-         struct log { int count; int who[4096]; };\n",
-    );
-    for n in 0..mutexes {
-        text +=
-            &format!("pthread_mutex_t m{n} = PTHREAD_MUTEX_INITIALIZER; struct log log_m{n};\n");
-    }
-    for n in 0..semaphores {
-        text += &format!("sem_t s{n}; struct log log_s{n};\n");
-    }
-    text += "struct { pthread_mutex_t lock; pthread_cond_t filled; int items; struct log log; } queue = \
-             {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, {0}};\n\
-             static void note(struct log *log, int who) { log->who[log->count++] = who; }\n";
-    for thread in 1..=threads {
-        text += &format!("void *body{thread}(void *_) {{\n");
-        // Everybody fills before it takes, so that nobody waits for ever.
-        text += &format!(
-            "  pthread_mutex_lock(&queue.lock); note(&queue.log, {thread}); queue.items++;\n  \
-             pthread_cond_signal(&queue.filled); pthread_mutex_unlock(&queue.lock);\n"
-        );
-        for _ in 0..2 + random.below(8) {
-            let times = 1 + random.below(6);
-            let (n, s) = (random.below(mutexes), random.below(semaphores));
-            text += &format!("  for (int i = 0; i < {times}; i++) {{\n");
-            text += &match random.below(3) {
-                0 => format!(
-                    "    pthread_mutex_lock(&m{n}); note(&log_m{n}, {thread}); pthread_mutex_unlock(&m{n});\n"
-                ),
-                1 => format!("    sem_wait(&s{s}); note(&log_s{s}, {thread}); sem_post(&s{s});\n"),
-                _ => format!(
-                    "    if (pthread_mutex_trylock(&m{n}) == 0) {{ note(&log_m{n}, {thread}); pthread_mutex_unlock(&m{n}); }}\n"
-                ),
-            };
-            text += "  }\n";
-        }
-        text += &format!(
-            "  pthread_mutex_lock(&queue.lock); note(&queue.log, {thread});\n  \
-             while (queue.items == 0) {{ pthread_cond_wait(&queue.filled, &queue.lock); note(&queue.log, {thread}); }}\n  \
-             queue.items--; pthread_mutex_unlock(&queue.lock);\n  return NULL;\n}}\n"
-        );
-    }
-    text += "static void show(const char *name, struct log *log) {\n  printf(\"%s\", name);\n  \
-             for (int i = 0; i < log->count; i++) printf(\" %d\", log->who[i]);\n  printf(\"\\n\");\n}\n";
-    text += "int main(void) {\n";
-    for n in 0..semaphores {
-        text += &format!("  sem_init(&s{n}, 0, 1);\n");
-    }
-    text += &format!("  pthread_t threads[{}];\n", threads + 1);
-    for thread in 1..=threads {
-        text += &format!("  pthread_create(&threads[{thread}], NULL, body{thread}, NULL);\n");
-    }
-    for thread in 1..=threads {
-        text += &format!("  pthread_join(threads[{thread}], NULL);\n");
-    }
-    for n in 0..mutexes {
-        text += &format!("  show(\"m{n}\", &log_m{n});\n");
-    }
-    for n in 0..semaphores {
-        text += &format!("  show(\"s{n}\", &log_s{n});\n");
-    }
-    text + "  show(\"queue.lock\", &queue.log);\n  return 0;\n}\n"
 }
 
 fn generated(seed: u64) {

@@ -33,6 +33,7 @@ fn main() {
     trials.push(test("known ones are left out", suppressed));
     trials.push(test("positions and stacks", positions));
     trials.push(test("a planted race is named", planted));
+    trials.push(test("atomics on the heap", heap_atomics));
     trials.push(test("the same as ThreadSanitizer", sanitizer));
     tests(trials)
 }
@@ -217,6 +218,23 @@ fn planted() {
             );
         }
     }
+}
+
+/// A flag on the heap that is stored with release and loaded with acquire: ordinary instructions, and only the program's debugging information
+/// says what they are.
+fn heap_atomics() {
+    let text = "#include <atomic>\n#include <pthread.h>\n\
+        struct Box { long data; std::atomic<int> ready; };\n\
+        static void *gives(void *it) { Box *box = (Box *)it; box->data = 5; box->ready.store(1, std::memory_order_release); return 0; }\n\
+        static void *takes(void *it) { Box *box = (Box *)it; while (!box->ready.load(std::memory_order_acquire)); box->data++; return 0; }\n\
+        int main() { Box *box = new Box(); pthread_t t[2]; pthread_create(&t[0], 0, gives, box); pthread_create(&t[1], 0, takes, box);\n\
+        pthread_join(t[0], 0); pthread_join(t[1], 0); return box->data != 6; }\n";
+    let source = std::env::temp_dir().join(format!("clew-heap-atomics-{}.cpp", std::process::id()));
+    std::fs::write(&source, text).unwrap();
+    let program = compile(&source, "heap-atomics", &["-lstdc++"]);
+    let _ = std::fs::remove_file(&source);
+    let folder = record(&program, &[], None);
+    assert!(all_of(&folder, &[], 0).is_empty());
 }
 
 /// The same sources, compiled for ThreadSanitizer, run natively.

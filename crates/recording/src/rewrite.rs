@@ -1,4 +1,4 @@
-//! A log written anew. In: a recording, and what is to become of each record. Out: another log.
+//! A log written anew. In: a recording, and what is to become of each record, or of one stream. Out: another log.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::codec::Encoder;
 use crate::event::{LONGEST_RECORD, Record, StreamId};
 use crate::log::{self, Kind, Packer, StreamEnd};
-use crate::reader::{ReadError, Recording};
+use crate::reader::{ReadError, Recording, StreamInfo};
 
 /// Bytes of records that go into one chunk.
 const CHUNK: usize = 256 << 10;
@@ -26,37 +26,133 @@ pub type Puts<'a> = &'a mut dyn FnMut(&Record);
 
 /// Writes the log of a recording, with changes, to a new file.
 pub fn rewrite(recording: &Recording, file: &Path, edit: Edit) -> Result<(), RewriteError> {
-    let mut out = BufWriter::new(File::create_new(file)?);
-    let mut packer = Packer::default();
-    out.write_all(&log::file_header())?;
+    let mut out = Log::create(file)?;
     for info in recording.streams() {
-        let mut encoder = Encoder::default();
-        let mut history = Vec::new();
-        let mut bytes = Vec::new();
-        let mut room = vec![0; 2 * LONGEST_RECORD];
+        let mut stream = out.stream(info.id);
         let mut reader = recording.stream(info.id)?;
         let mut number = 0;
         while let Some(record) = reader.next()? {
-            edit(info.id, number, &record, &mut |record| {
-                let len = match record {
-                    Record::Event(event) => encoder.event(event, &mut room),
-                    Record::Effect(effect) => encoder.effect(effect, &mut room),
-                };
-                bytes.extend_from_slice(&room[..len]);
-            });
+            edit(info.id, number, &record, &mut |record| stream.add(record));
             number += 1;
-            // The first record has a chunk of its own, as the writer does it.
-            if number == 1 || bytes.len() > CHUNK {
-                out.write_all(packer.pack(Kind::Records, info.id, &bytes, &history))?;
-                log::remember(&mut history, &bytes);
-                bytes.clear();
+            stream.flush()?;
+        }
+        stream.end(info)?;
+    }
+    out.end()
+}
+
+/// Writes the log of a recording to a new file, one stream of it with other records: `fill` puts all of them, in order.
+pub fn with_stream(
+    recording: &Recording,
+    file: &Path,
+    other: StreamId,
+    fill: &mut dyn FnMut(&mut Stream<'_>) -> Result<(), RewriteError>,
+) -> Result<(), RewriteError> {
+    let mut out = Log::create(file)?;
+    for info in recording.streams() {
+        let mut stream = out.stream(info.id);
+        if info.id == other {
+            fill(&mut stream)?;
+        } else {
+            let mut reader = recording.stream(info.id)?;
+            while let Some(record) = reader.next()? {
+                stream.put(&record)?;
             }
         }
-        out.write_all(packer.pack(Kind::Records, info.id, &bytes, &history))?;
-        let end = Kind::StreamEnd(info.end.unwrap_or(StreamEnd::Ended));
-        out.write_all(packer.pack(end, info.id, &[], &[]))?;
+        stream.end(info)?;
     }
-    out.write_all(packer.pack(Kind::End, 0, &[], &[]))?;
-    out.flush()?;
-    Ok(())
+    out.end()
+}
+
+/// A log that is being written.
+struct Log {
+    file: BufWriter<File>,
+    packer: Packer,
+    room: Vec<u8>,
+}
+
+impl Log {
+    fn create(file: &Path) -> io::Result<Log> {
+        let mut file = BufWriter::new(File::create_new(file)?);
+        file.write_all(&log::file_header())?;
+        Ok(Log {
+            file,
+            packer: Packer::default(),
+            room: vec![0; 2 * LONGEST_RECORD],
+        })
+    }
+
+    fn stream(&mut self, id: StreamId) -> Stream<'_> {
+        Stream {
+            log: self,
+            id,
+            encoder: Encoder::default(),
+            history: Vec::new(),
+            bytes: Vec::new(),
+            first: true,
+        }
+    }
+
+    fn end(mut self) -> Result<(), RewriteError> {
+        let end = self.packer.pack(Kind::End, 0, &[], &[]);
+        self.file.write_all(end)?;
+        self.file.flush()?;
+        Ok(())
+    }
+}
+
+/// A stream of a log that is being written.
+pub struct Stream<'a> {
+    log: &'a mut Log,
+    id: StreamId,
+    encoder: Encoder,
+    history: Vec<u8>,
+    bytes: Vec<u8>,
+    first: bool,
+}
+
+impl Stream<'_> {
+    /// The next record.
+    pub fn put(&mut self, record: &Record) -> io::Result<()> {
+        self.add(record);
+        self.flush()
+    }
+
+    fn add(&mut self, record: &Record) {
+        let room = &mut self.log.room;
+        let len = match record {
+            Record::Event(event) => self.encoder.event(event, room),
+            Record::Effect(effect) => self.encoder.effect(effect, room),
+        };
+        self.bytes.extend_from_slice(&room[..len]);
+    }
+
+    /// Makes a chunk of what there is, if that is enough. The first record has a chunk of its own, as the writer does it.
+    fn flush(&mut self) -> io::Result<()> {
+        if self.first && !self.bytes.is_empty() || self.bytes.len() > CHUNK {
+            self.first = false;
+            self.write(Kind::Records)?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, kind: Kind) -> io::Result<()> {
+        let chunk = self
+            .log
+            .packer
+            .pack(kind, self.id, &self.bytes, &self.history);
+        self.log.file.write_all(chunk)?;
+        log::remember(&mut self.history, &self.bytes);
+        self.bytes.clear();
+        Ok(())
+    }
+
+    fn end(mut self, info: &StreamInfo) -> io::Result<()> {
+        if !self.bytes.is_empty() {
+            self.write(Kind::Records)?;
+        }
+        let end = Kind::StreamEnd(info.end.unwrap_or(StreamEnd::Ended));
+        let chunk = self.log.packer.pack(end, self.id, &[], &[]);
+        self.log.file.write_all(chunk)
+    }
 }

@@ -9,6 +9,7 @@ use crate::symtab::{Symbol, Symbols};
 use crate::unwind::cfi::Cfi;
 use crate::{Bytes, DebugSearch, Error};
 use gimli::{Dwarf, EndianReader, LittleEndian, UnitOffset};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -98,6 +99,15 @@ impl Module {
                 .checked_sub(segment.address)
                 .is_some_and(|offset| offset < segment.memory_size)
         })
+    }
+
+    /// The addresses of a section that is mapped, in the file's own terms.
+    pub fn section(&self, name: &str) -> Option<Range<u64>> {
+        let section = self
+            .elf
+            .section(name)
+            .filter(|section| section.address != 0)?;
+        Some(section.address..section.address.checked_add(section.size)?)
     }
 
     /// Where the program begins, in the file's own addresses; none for a library without a beginning.

@@ -25,6 +25,7 @@ Examples:
   clew hunt --runs 5000 --jobs 8 --keep 3 -- ./test --filter queue
   clew hunt --minimize ./test                           the fewest preemptions that make it fail
   clew hunt --time 10m --fail-if 'output=lost [1-9]' ./server-test
+  clew hunt --fail-if race ./test                       a run with a data race, however it ended (as clew races finds them)
   clew hunt --shard 3/20 --seed 1 --time 30m ./test     one of twenty machines
   clew hunt merge part-*.json                           what all of them found, from what --json printed";
 
@@ -60,7 +61,7 @@ pub struct Hunt {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
-    /// What counts as failing; may be given several times: exit!=0, exit=N, signal, deadlock, timeout, output=REGEX, or
+    /// What counts as failing; may be given several times: exit!=0, exit=N, signal, deadlock, timeout, race, output=REGEX, or
     /// a command (default: the first, third, fourth and fifth)
     #[arg(long, value_name = "WHAT", value_parser = str::parse::<Condition>)]
     pub fail_if: Vec<Condition>,

@@ -43,6 +43,7 @@ pub fn ordered(error: clew_order::Error) -> crate::Error {
     match error {
         clew_order::Error::Timeline(error) => error.into(),
         clew_order::Error::Log(why) => crate::Error::Recording(why),
+        clew_order::Error::Refused(why) => crate::Error::Recording(why.to_string()),
     }
 }
 
