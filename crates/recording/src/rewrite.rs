@@ -36,6 +36,8 @@ pub fn rewrite(recording: &Recording, file: &Path, edit: Edit) -> Result<(), Rew
         let mut room = vec![0; 2 * LONGEST_RECORD];
         let mut reader = recording.stream(info.id)?;
         let mut number = 0;
+        let mut first = true;
+        let mut failed = None;
         while let Some(record) = reader.next()? {
             edit(info.id, number, &record, &mut |record| {
                 let len = match record {
@@ -43,13 +45,17 @@ pub fn rewrite(recording: &Recording, file: &Path, edit: Edit) -> Result<(), Rew
                     Record::Effect(effect) => encoder.effect(effect, &mut room),
                 };
                 bytes.extend_from_slice(&room[..len]);
+                // The first record has a chunk of its own, as the writer does it.
+                if std::mem::take(&mut first) || bytes.len() > CHUNK {
+                    let chunk = packer.pack(Kind::Records, info.id, &bytes, &history);
+                    failed = out.write_all(chunk).err().or(failed.take());
+                    log::remember(&mut history, &bytes);
+                    bytes.clear();
+                }
             });
             number += 1;
-            // The first record has a chunk of its own, as the writer does it.
-            if number == 1 || bytes.len() > CHUNK {
-                out.write_all(packer.pack(Kind::Records, info.id, &bytes, &history))?;
-                log::remember(&mut history, &bytes);
-                bytes.clear();
+            if let Some(error) = failed {
+                return Err(error.into());
             }
         }
         out.write_all(packer.pack(Kind::Records, info.id, &bytes, &history))?;

@@ -8,7 +8,7 @@ mod open;
 pub mod pack;
 pub mod report;
 pub mod rm;
-mod strip;
+pub mod strip;
 
 pub use open::{NotOpened, Opened, open};
 

@@ -108,32 +108,34 @@ fn copy_of(folder: &Path) -> std::io::Result<PathBuf> {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let copy = folder.with_file_name(format!(".{name}.strip.{}", std::process::id()));
     fs::DirBuilder::new().mode(0o700).create(&copy)?;
-    let made = || {
-        fs::copy(folder.join(meta::FILE), copy.join(meta::FILE))?;
-        let files = folder.join("files");
-        if !files.is_dir() {
-            return Ok(());
-        }
-        fs::DirBuilder::new()
-            .mode(0o700)
-            .create(copy.join("files"))?;
-        for entry in fs::read_dir(files)? {
-            let entry = entry?;
-            let to = copy.join("files").join(entry.file_name());
-            // They are never written to.
-            if fs::hard_link(entry.path(), &to).is_err() {
-                fs::copy(entry.path(), &to)?;
-            }
-        }
-        Ok(())
-    };
-    match made() {
+    match copy_into(folder, &copy) {
         Ok(()) => Ok(copy),
         Err(error) => {
             let _ = fs::remove_dir_all(&copy);
             Err(error)
         }
     }
+}
+
+/// Everything of a recording but its log, into a folder that is there.
+pub fn copy_into(folder: &Path, copy: &Path) -> std::io::Result<()> {
+    fs::copy(folder.join(meta::FILE), copy.join(meta::FILE))?;
+    let files = folder.join("files");
+    if !files.is_dir() {
+        return Ok(());
+    }
+    fs::DirBuilder::new()
+        .mode(0o700)
+        .create(copy.join("files"))?;
+    for entry in fs::read_dir(files)? {
+        let entry = entry?;
+        let to = copy.join("files").join(entry.file_name());
+        // They are never written to.
+        if fs::hard_link(entry.path(), &to).is_err() {
+            fs::copy(entry.path(), &to)?;
+        }
+    }
+    Ok(())
 }
 
 struct Trying<'a> {
