@@ -15,8 +15,8 @@ const PROGRAMS: [(&str, &str); 3] = [
     ("bzip2", "head -c 400000 data | bzip2 -c"),
     ("sort", "head -c 200000 data | strings | sort"),
     (
-        "python3",
-        "python3 -c 'print(sum(i * i % 7 for i in range(100000)))'",
+        "perl",
+        "perl -e 'my $s = 0; $s += $_ * 7 % 31 for 1..100000; print \"$s\\n\"'",
     ),
 ];
 
@@ -30,6 +30,18 @@ pub struct Row {
     /// Members without telling saved registers apart, and without finding out where jumps lead.
     without_pairs: u64,
     without_jumps: u64,
+    run: Executed,
+}
+
+/// The execution slice.
+struct Executed {
+    /// Instructions of the recording, and of those the ones that are left; leaps over the others.
+    all: u64,
+    left: u64,
+    leaps: u64,
+    /// CPU time of replaying the recording, and the slice.
+    replay: Duration,
+    replay_slice: Duration,
 }
 
 pub struct Bench<'a> {
@@ -66,7 +78,8 @@ impl Bench<'_> {
             command
         };
         let sample = measure::run(&mut ask(&[]), None, LIMIT)?;
-        let (members, instructions) = counts(&mut ask(&[]))?;
+        let (members, instructions) = counts(&mut ask(&["--save", "bench"]))?;
+        let run = self.executed(&folder)?;
         let (without_pairs, _) = counts(&mut ask(&["--no-pairs"]))?;
         let (without_jumps, _) = counts(&mut ask(&["--no-jumps"]))?;
         let _ = std::fs::remove_dir_all(&folder);
@@ -79,23 +92,53 @@ impl Bench<'_> {
             mebibytes: sample.max_rss_kib >> 10,
             without_pairs,
             without_jumps,
+            run,
         })
+    }
+
+    fn executed(&self, folder: &Path) -> Result<Executed, String> {
+        let slice = self.dir.join("executed");
+        let _ = std::fs::remove_dir_all(&slice);
+        let mut command = Command::new(self.clew);
+        command.args(["slice", "run", "--json", "-o"]);
+        command.arg(&slice).arg(folder).arg("bench");
+        let told = json(&mut command)?;
+        let number = |name: &str| told[name].as_u64().ok_or(format!("no {name}"));
+        let replay = |folder: &Path| {
+            let mut command = Command::new(self.clew);
+            command.arg("replay").arg(folder);
+            command.stdout(std::process::Stdio::null());
+            measure::run(&mut command, None, LIMIT).map(|sample| sample.cpu)
+        };
+        let run = Executed {
+            all: number("instructions")?,
+            left: number("executed")?,
+            leaps: number("leaps")?,
+            replay: replay(folder)?,
+            replay_slice: replay(&slice)?,
+        };
+        let _ = std::fs::remove_dir_all(&slice);
+        Ok(run)
     }
 }
 
 /// Members of a slice, and instructions that were looked through.
 fn counts(command: &mut Command) -> Result<(u64, u64), String> {
-    let output = command.output().map_err(|error| error.to_string())?;
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout)
-        .map_err(|error| format!("{error}: {}", String::from_utf8_lossy(&output.stderr)))?;
+    let json = json(command)?;
     let number = |name: &str| json[name].as_u64().ok_or(format!("no {name}"));
     Ok((number("count")?, number("instructions")?))
 }
 
+fn json(command: &mut Command) -> Result<serde_json::Value, String> {
+    let output = command.output().map_err(|error| error.to_string())?;
+    serde_json::from_slice(&output.stdout)
+        .map_err(|error| format!("{error}: {}", String::from_utf8_lossy(&output.stderr)))
+}
+
 pub fn table(rows: &[Row]) -> String {
     let mut all = String::from(
-        "| program | instructions | in the slice | CPU time | time | memory | more without pairs | more without jumps |\n\
-         |---|---|---|---|---|---|---|---|\n",
+        "| program | instructions | in the slice | CPU time | time | memory | more without pairs | more without jumps | executed in the execution slice | its replay |\n\
+         |---|---|---|---|---|---|---|---|---|---|\n",
     );
     for row in rows {
         let millions = |count: u64| format!("{:.2} M", count as f64 / 1e6);
@@ -105,7 +148,7 @@ pub fn table(rows: &[Row]) -> String {
         };
         let _ = writeln!(
             all,
-            "| {} | {} | {} | {:.2} s | {:.2} s | {} MiB | {} | {} |",
+            "| {} | {} | {} | {:.2} s | {:.2} s | {} MiB | {} | {} | {} | {} |",
             row.name,
             millions(row.instructions),
             millions(row.members),
@@ -114,6 +157,16 @@ pub fn table(rows: &[Row]) -> String {
             row.mebibytes,
             more(row.without_pairs),
             more(row.without_jumps),
+            format_args!(
+                "{:.1}%, {} leaps",
+                100.0 * row.run.left as f64 / row.run.all.max(1) as f64,
+                row.run.leaps
+            ),
+            format_args!(
+                "{:.2} s, of {:.2} s",
+                row.run.replay_slice.as_secs_f64(),
+                row.run.replay.as_secs_f64()
+            ),
         );
     }
     all

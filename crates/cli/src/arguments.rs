@@ -92,7 +92,7 @@ pub enum Command {
     Origin(crate::origin::Origin),
 
     /// All that a value depends on: what it was computed from, and what decided
-    #[command(after_help = crate::slice::HELP, override_usage = "clew slice [OPTIONS] [REC] [WHAT]")]
+    #[command(after_help = crate::slice::HELP, override_usage = "clew slice [OPTIONS] [REC] [WHAT]\n       clew slice run [-o FOLDER] [REC] NAME")]
     Slice(crate::slice::Slice),
 
     /// What happened before what: interactions of threads, and the order between them

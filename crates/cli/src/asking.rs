@@ -138,6 +138,11 @@ impl Asked {
         })
     }
 
+    /// A stream of another recording, replayed in the same way.
+    pub fn of(&self, recording: &Recording, stream: StreamId) -> Result<Timeline, Failed> {
+        opened(recording, stream, &self.settings)
+    }
+
     /// The recording's log of the stream that is asked about.
     pub fn log(&self) -> Result<clew_recording::reader::StreamReader, Failed> {
         let log = self.recording.stream(self.timeline.stream());

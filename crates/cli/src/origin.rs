@@ -179,13 +179,8 @@ fn event(kind: &EventKind) -> String {
         EventKind::Call(call) => {
             format!("{}()", clew_calls::table::lookup(u64::from(call.nr)).name)
         }
-        EventKind::Resumed => "a system call that had waited".into(),
-        EventKind::Instruction => "an instruction that the machine answers".into(),
         EventKind::Signal { signo } => format!("signal {signo}, whose frame it is in"),
-        EventKind::Shared => "another process that shares this memory".into(),
-        EventKind::NewThread => "the making of its thread".into(),
-        EventKind::Started => "exec".into(),
-        EventKind::Other => "an event".into(),
+        other => other.words().into(),
     }
 }
 

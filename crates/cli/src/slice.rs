@@ -2,7 +2,10 @@
 
 mod answer;
 mod others;
+mod run;
+mod saved;
 pub mod walk;
+mod way;
 
 use std::ffi::{CStr, OsStr};
 
@@ -22,6 +25,7 @@ use crate::asking::{Asked, Failed, NOT_FOUND, WRONG};
 use crate::text;
 use answer::{Answer, Sources};
 use others::others;
+use saved::Saved;
 
 pub const HELP: &str = "\
 REC is a recording's name or its folder; without it, the latest one. WHAT is a C expression that is in memory \
@@ -37,6 +41,10 @@ counts; what decides in them doesn't, only who called them (--libraries).
 With --forward it goes the other way: what was made of the value from that place on, oldest first, the branches that went by \
 it, and the calls that gave it away. What is executed because of such a branch isn't followed.
 
+clew slice run [REC] NAME makes a new recording of the slice that was saved as NAME (--save): what lies between its \
+instructions is left out, and what that did to registers and memory is put there instead. It replays like any other; in clew debug, \
+clew slice next goes from statement to statement of it. That the value is the same in it is checked.
+
 Exit status: 0 if there is a slice; 1 if there is nothing to ask about, or it was interrupted; 2 for a wrong command line \
 or expression; 124 if the replay diverged; 125 if the recording can't be read, or replayed here.
 
@@ -46,13 +54,14 @@ Examples:
   clew slice crash total --data --depth 100
   clew slice crash total --forward --at 812+40
   clew slice crash -i
+  clew slice crash total --save total; clew slice run crash total
   clew slice crash '$rdi' --at 812+40 --instructions
   clew slice crash total --dot | dot -Tsvg > total.svg";
 
 #[derive(Debug, Args)]
 pub struct Slice {
     /// The recording (default: the latest), and the value (default: what failed)
-    #[arg(value_name = "REC WHAT", num_args = 0..=2)]
+    #[arg(value_name = "REC WHAT", num_args = 0..=3)]
     pub words: Vec<String>,
 
     /// Where the value is looked at
@@ -115,6 +124,18 @@ pub struct Slice {
     #[arg(short, long, conflicts_with_all = ["json", "dot", "forward"])]
     pub interactive: bool,
 
+    /// Save the question beside the recording, for `clew slice run [REC] NAME`
+    #[arg(long, value_name = "NAME", conflicts_with = "forward")]
+    pub save: Option<String>,
+
+    /// With run: the folder of the new recording (default: REC-NAME among your recordings)
+    #[arg(short, long, value_name = "FOLDER")]
+    pub output: Option<std::path::PathBuf>,
+
+    /// With run: parts of fewer instructions are executed, though they aren't in the slice
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub shortest: u64,
+
     /// Print a graph for dot
     #[arg(long, conflicts_with = "json")]
     pub dot: bool,
@@ -128,6 +149,13 @@ pub fn slice(line: &Slice, envp: &[&CStr]) -> i32 {
 }
 
 fn answer(line: &Slice, envp: &[&CStr]) -> Result<i32, Failed> {
+    if line.words.first().is_some_and(|word| word == "run") {
+        return run::run(line, &line.words[1..], envp);
+    }
+    if line.words.len() > 2 || line.output.is_some() {
+        let why = "clew slice takes a recording and a value\nan execution slice is made by: clew slice run [REC] NAME";
+        return Err(Failed(WRONG, why.into()));
+    }
     // One word is a recording if there is one of that name.
     let (recording, what) = match &line.words[..] {
         [] => (None, None),
@@ -204,6 +232,11 @@ fn answer(line: &Slice, envp: &[&CStr]) -> Result<i32, Failed> {
             let why = "--to must lie behind the place where the value is looked at";
             return Err(Failed(WRONG, why.into()));
         }
+    }
+    if let Some(name) = &line.save {
+        let at = asked.timeline.position()?;
+        let saved = Saved::new(&title, asked.timeline.stream(), at, &question, line, bounds);
+        saved.write(asked.recording.folder(), name)?;
     }
     let mut all = vec![sliced(&mut asked, title, &question, kinds, bounds, line)?];
     if line.interactive {

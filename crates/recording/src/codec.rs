@@ -35,6 +35,7 @@ mod kind {
     pub const SHARED: u8 = 17;
     pub const TOUCHED: u8 = 18;
     pub const DEADLOCK: u8 = 19;
+    pub const LEAP: u8 = 20;
     pub const MEMORY: u8 = 0x40;
     pub const REGISTERS: u8 = 0x41;
     pub const EXTENDED: u8 = 0x42;
@@ -203,6 +204,11 @@ impl Encoder {
                 out.byte(*cause as u8);
                 out.signed(*signo as i64);
                 kind::KILLED
+            }
+            Event::Leap { place, left_out } => {
+                put_place(place, out);
+                out.number(*left_out);
+                kind::LEAP
             }
             Event::Values(bytes) => {
                 out.bytes(bytes);
@@ -607,6 +613,10 @@ impl Decoder {
                 place: take_place(input)?,
                 cause: take_cause(input)?,
                 signo: take_i32(input)?,
+            },
+            kind::LEAP => Event::Leap {
+                place: take_place(input)?,
+                left_out: input.number()?,
             },
             kind::TIME => {
                 let time = self.memory.time.wrapping_add(input.number()?);

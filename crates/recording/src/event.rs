@@ -203,6 +203,12 @@ pub enum Event<'a> {
         cause: Cause,
         signo: i32,
     },
+    /// What the thread would execute from here on was left out, so many instructions: the effects are what they did, and
+    /// it goes on behind them. Only in execution slices.
+    Leap {
+        place: Place,
+        left_out: u64,
+    },
     /// Answers that translated code took without leaving the cache, before the next event.
     Values(&'a [u8]),
     /// Nanoseconds since the recording began.
@@ -237,6 +243,125 @@ impl Event<'_> {
         self.lies().1
     }
 
+    /// The same event where a part of the way to it is done already; none if it doesn't lie behind that. What counts quiet
+    /// instructions since a tick has to lie behind the next tick.
+    pub fn nearer(&self, done: Place) -> Option<Event<'_>> {
+        if done == Place::default() {
+            return Some(self.clone());
+        }
+        let behind = |place: Place| {
+            let ticks = place.ticks.checked_sub(done.ticks)?;
+            let steps = match ticks {
+                0 => place.steps.checked_sub(done.steps)?,
+                _ => place.steps,
+            };
+            Some(Place { ticks, steps })
+        };
+        let fewer = |ticks: u64| ticks.checked_sub(done.ticks);
+        Some(match *self {
+            Event::Call(call) => Event::Call(Call {
+                ticks: fewer(call.ticks)?,
+                ..call
+            }),
+            Event::Instruction { ticks, what } => {
+                let ticks = fewer(ticks)?;
+                match what {
+                    Instruction::Quiet { .. } if ticks == 0 => return None,
+                    what => Event::Instruction { ticks, what },
+                }
+            }
+            Event::Shared { ticks, touch } => Event::Shared {
+                ticks: fewer(ticks)?,
+                touch,
+            },
+            // Those that the thread comes to by itself have no single instructions.
+            Event::Signal {
+                place,
+                cause: Cause::Fault,
+                signo,
+                info,
+            } => Event::Signal {
+                place: Place {
+                    ticks: fewer(place.ticks)?,
+                    ..place
+                },
+                cause: Cause::Fault,
+                signo,
+                info,
+            },
+            Event::Killed {
+                place,
+                cause: Cause::Fault,
+                signo,
+            } => Event::Killed {
+                place: Place {
+                    ticks: fewer(place.ticks)?,
+                    ..place
+                },
+                cause: Cause::Fault,
+                signo,
+            },
+            Event::Signal {
+                place,
+                cause,
+                signo,
+                info,
+            } => Event::Signal {
+                place: behind(place)?,
+                cause,
+                signo,
+                info,
+            },
+            Event::Killed {
+                place,
+                cause,
+                signo,
+            } => Event::Killed {
+                place: behind(place)?,
+                cause,
+                signo,
+            },
+            Event::Switched { place, to } => Event::Switched {
+                place: behind(place)?,
+                to,
+            },
+            Event::Check {
+                place,
+                registers,
+                memory,
+            } => Event::Check {
+                place: behind(place)?,
+                registers,
+                memory,
+            },
+            Event::Leap { place, left_out } => Event::Leap {
+                place: behind(place)?,
+                left_out,
+            },
+            Event::Forked { ticks, stream, pid } => Event::Forked {
+                ticks: fewer(ticks)?,
+                stream,
+                pid,
+            },
+            Event::Exec { ticks } => Event::Exec {
+                ticks: fewer(ticks)?,
+            },
+            Event::Exited { ticks, status } => Event::Exited {
+                ticks: fewer(ticks)?,
+                status,
+            },
+            // Nothing is executed before these.
+            Event::Started(_)
+            | Event::Resumed { .. }
+            | Event::NewThread { .. }
+            | Event::EndedThread { .. }
+            | Event::Values(_)
+            | Event::Time(_)
+            | Event::Note(_)
+            | Event::Deadlock(_) => return None,
+        })
+    }
+
     /// What it is to the thread that runs there, and how far after the event before it.
     #[inline]
     pub fn lies(&self) -> (Deed, Place) {
@@ -256,7 +381,7 @@ impl Event<'_> {
                 (Deed::None, at(*ticks))
             }
             Event::Exited { ticks, .. } => (Deed::Whole, at(*ticks)),
-            Event::Killed { place, .. } => (Deed::Whole, *place),
+            Event::Killed { place, .. } | Event::Leap { place, .. } => (Deed::Whole, *place),
             Event::Check { place, .. } => (Deed::Silent, *place),
             Event::Values(_) | Event::Time(_) | Event::Note(_) | Event::Deadlock(_) => {
                 (Deed::Silent, Place::default())

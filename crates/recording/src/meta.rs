@@ -24,6 +24,9 @@ pub const EXACT: &str = "exact";
 /// The order and input of threads that ran in parallel; an exact one can be made of it.
 pub const WOVEN: &str = "woven";
 
+/// An exact one of which parts are left out, and their effects are there instead.
+pub const SLICE: &str = "slice";
+
 fn exact() -> String {
     EXACT.into()
 }
@@ -35,7 +38,7 @@ const MOST_BYTES: u64 = 8 << 20;
 pub struct Meta {
     pub format: u32,
     pub clock: u32,
-    /// What kind of capture it is: [`EXACT`], [`WOVEN`], or one that a later clew makes. Those before didn't say, and were exact.
+    /// What kind of capture it is: [`EXACT`], [`WOVEN`], [`SLICE`], or one that a later clew makes. Those before didn't say, and were exact.
     #[serde(default = "exact")]
     pub capture: String,
     /// The version of clew that recorded.
@@ -157,7 +160,7 @@ impl Meta {
                 clew: clew(),
             });
         }
-        if self.capture != EXACT {
+        if ![EXACT, SLICE].contains(&self.capture.as_str()) {
             return Err(Unfit::Capture {
                 capture: self.capture.clone(),
                 clew: clew(),

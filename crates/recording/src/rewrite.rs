@@ -31,10 +31,15 @@ pub fn rewrite(recording: &Recording, file: &Path, edit: Edit) -> Result<(), Rew
         let mut stream = out.stream(info.id);
         let mut reader = recording.stream(info.id)?;
         let mut number = 0;
+        let mut failed = None;
         while let Some(record) = reader.next()? {
-            edit(info.id, number, &record, &mut |record| stream.add(record));
+            edit(info.id, number, &record, &mut |record| {
+                failed = stream.put(record).err().or(failed.take());
+            });
             number += 1;
-            stream.flush()?;
+            if let Some(error) = failed {
+                return Err(error.into());
+            }
         }
         stream.end(info)?;
     }
@@ -112,25 +117,15 @@ pub struct Stream<'a> {
 }
 
 impl Stream<'_> {
-    /// The next record.
+    /// The next record. The first one has a chunk of its own, as the writer does it.
     pub fn put(&mut self, record: &Record) -> io::Result<()> {
-        self.add(record);
-        self.flush()
-    }
-
-    fn add(&mut self, record: &Record) {
         let room = &mut self.log.room;
         let len = match record {
             Record::Event(event) => self.encoder.event(event, room),
             Record::Effect(effect) => self.encoder.effect(effect, room),
         };
         self.bytes.extend_from_slice(&room[..len]);
-    }
-
-    /// Makes a chunk of what there is, if that is enough. The first record has a chunk of its own, as the writer does it.
-    fn flush(&mut self) -> io::Result<()> {
-        if self.first && !self.bytes.is_empty() || self.bytes.len() > CHUNK {
-            self.first = false;
+        if std::mem::take(&mut self.first) || self.bytes.len() > CHUNK {
             self.write(Kind::Records)?;
         }
         Ok(())

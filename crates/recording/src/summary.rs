@@ -265,6 +265,7 @@ pub fn kind(event: &Event) -> &'static str {
         Event::Exec { .. } => "exec",
         Event::Exited { .. } => "exited",
         Event::Killed { .. } => "killed",
+        Event::Leap { .. } => "leap",
         Event::Values(_) => "values",
         Event::Time(_) => "time",
         Event::Note(_) => "note",

@@ -136,6 +136,7 @@ fn event() -> impl Strategy<Value = Event<'static>> {
         (place(), any::<u32>()).prop_map(|(place, to)| Event::Switched { place, to }),
         any::<(u32, i32)>().prop_map(|(thread, tid)| Event::NewThread { thread, tid }),
         any::<u32>().prop_map(|thread| Event::EndedThread { thread }),
+        (place(), any::<u64>()).prop_map(|(place, left_out)| Event::Leap { place, left_out }),
         prop::collection::vec(waiter(), 0..5).prop_map(Event::Deadlock),
         any::<(u64, u32, i32)>().prop_map(|(ticks, stream, pid)| Event::Forked {
             ticks,

@@ -202,7 +202,7 @@ pub fn slice(
             Err(clew_timeline::Error::Interrupted) => return Ok(search.finish(false)),
             Err(error) => return Err(error.into()),
         };
-        search.blocks.forget();
+        search.begin();
         let mut intervals = Intervals::default();
         let ticks_of = |number| events.ticks(number);
         back(&trace, &mut intervals, &ticks_of, &mut search)?;
@@ -251,7 +251,15 @@ struct Search<'a> {
     accesses: Vec<Access>,
     taken: Taken,
     offsets: Vec<u64>,
+    /// Changes with all that decides what becomes of an instruction: what counts, and what is open.
+    version: u64,
+    /// Runs that did nothing, but for what they may write to memory, with the version of then: loops do nothing again and
+    /// again.
+    idle: Box<[(u32, u16, u64, u64)]>,
 }
+
+/// Idle runs that are remembered.
+const IDLE: usize = 1024;
 
 /// Instructions that are found without a search.
 const RECENT: usize = 1024;
@@ -301,7 +309,15 @@ impl<'a> Search<'a> {
             accesses: Vec::new(),
             taken: Taken::default(),
             offsets: Vec::new(),
+            version: 1,
+            idle: vec![(0, 0, 0, 0); IDLE].into(),
         }
+    }
+
+    /// Another stretch, whose blocks have other numbers.
+    fn begin(&mut self) {
+        self.blocks.forget();
+        self.version += 1;
     }
 
     fn ask(&mut self, question: &Question, at: &clew_timeline::At) {
@@ -392,6 +408,7 @@ impl<'a> Search<'a> {
 
     /// Some of its destinations counted.
     fn met(&mut self, executed: &Executed<'_>, flows: &Flows, taken: &Taken) {
+        self.version += 1;
         let mut written = executed.accesses.iter().filter(|access| access.write);
         let links = |access: &Access| self.code.links(executed.ins.ip(), access.addr);
         if !self.kinds.libraries && written.any(links) {
@@ -481,6 +498,9 @@ impl<'a> Search<'a> {
     /// Control went elsewhere: whether that is what something depends on.
     fn turned(&mut self, executed: &Executed<'_>, flows: &Flows, turn: Turn) {
         let pc = executed.ins.ip();
+        if !matches!(turn, Turn::Decides | Turn::Jumps) {
+            self.version += 1;
+        }
         let frames = self.threads.of(executed.thread);
         let code = &mut self.code;
         let slot = |write: bool| {
@@ -509,6 +529,7 @@ impl<'a> Search<'a> {
         let Some(who) = who else {
             return;
         };
+        self.version += 1;
         if why == Why::Call && self.is_passed(pc) {
             self.threads.of(executed.thread).called(who);
             return;
@@ -556,6 +577,14 @@ impl<'a> Search<'a> {
 impl Visitor for Search<'_> {
     fn run(&mut self, run: &Run<'_>) -> Result<Go> {
         self.instructions += run.len() as u64;
+        let number = run.end.block as usize % IDLE;
+        let this = (run.end.block, run.end.count, run.thread, self.version);
+        if self.idle[number] == this && !self.blocks.writes_any(run, &mut self.live) {
+            if self.kinds.control {
+                self.goes_on(run.thread, run.instruction(0).ip());
+            }
+            return Ok(Go::On);
+        }
         let known = self.blocks.known(run).clone();
         if self.blocks.concerns(run, &mut self.live) || self.has_turns(run, &known) {
             let mut accesses = std::mem::take(&mut self.accesses);
@@ -586,6 +615,9 @@ impl Visitor for Search<'_> {
             }
             self.accesses = accesses;
         }
+        if self.version == this.3 && !run.told() {
+            self.idle[number] = this;
+        }
         if self.kinds.control {
             self.goes_on(run.thread, run.instruction(0).ip());
         }
@@ -603,6 +635,7 @@ impl Visitor for Search<'_> {
     }
 
     fn event(&mut self, number: u64, thread: u64, pc: u64) -> Result<Go> {
+        self.version += 1;
         let Some(fact) = self.events.get(number) else {
             return Ok(Go::On);
         };

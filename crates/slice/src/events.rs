@@ -39,7 +39,26 @@ pub enum Kind {
     NewThread,
     /// The state that exec gives.
     Started,
+    /// What was left out of an execution slice.
+    Leap,
     Other,
+}
+
+impl Kind {
+    /// What it is called where no more is known of it.
+    pub fn words(&self) -> &'static str {
+        match self {
+            Kind::Call(_) => "a system call",
+            Kind::Resumed => "a system call that had waited",
+            Kind::Instruction => "an instruction that the machine answers",
+            Kind::Signal { .. } => "a signal's frame",
+            Kind::Shared => "another process that shares this memory",
+            Kind::NewThread => "the making of its thread",
+            Kind::Started => "exec",
+            Kind::Leap => "what the execution slice leaves out",
+            Kind::Other => "an event",
+        }
+    }
 }
 
 /// All events of a stream, by number.
@@ -142,6 +161,7 @@ fn fact(event: &Event, at: u32) -> Fact {
             (0, Kind::NewThread, Cells::NONE, Some(u64::from(thread)))
         }
         Event::Started(_) => (0, Kind::Started, Cells::NONE, None),
+        Event::Leap { place, .. } => (place.ticks, Kind::Leap, Cells::NONE, None),
         Event::Switched { place, .. }
         | Event::Check { place, .. }
         | Event::Killed { place, .. } => (place.ticks, Kind::Other, Cells::NONE, None),

@@ -35,13 +35,8 @@ mod number {
 pub fn input(timeline: &mut Timeline, events: &Events, input: &Input) -> Result<String> {
     Ok(match &input.kind {
         Kind::Call(call) => called(timeline, events, input.position.event, call)?,
-        Kind::Resumed => "a system call that had waited".into(),
-        Kind::Instruction => "an instruction that the machine answers".into(),
         Kind::Signal { signo } => format!("signal {signo}, whose frame it is in"),
-        Kind::Shared => "another process that shares this memory".into(),
-        Kind::NewThread => "the making of its thread".into(),
-        Kind::Started => "exec".into(),
-        Kind::Other => "an event".into(),
+        other => other.words().into(),
     })
 }
 

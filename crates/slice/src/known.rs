@@ -79,9 +79,12 @@ impl Blocks {
     /// Whether anything that counts may have been defined in a run.
     pub fn concerns(&mut self, run: &Run<'_>, live: &mut Live) -> bool {
         let known = self.known(run);
-        if run.told() || live.meets(run.thread, &known.defines) {
-            return true;
-        }
+        run.told() || live.meets(run.thread, &known.defines) || self.writes_any(run, live)
+    }
+
+    /// Whether anything that counts may have been written to memory in a run.
+    pub fn writes_any(&mut self, run: &Run<'_>, live: &mut Live) -> bool {
+        let known = self.known(run);
         if !live.has_memory() {
             return false;
         }

@@ -21,6 +21,7 @@
 //! * [`forward`]: all that values influence
 //! * `pairs`: registers that are saved and given back
 //! * `code`, `graph`, `frames`: functions, control dependence, whose branch it was
+//! * [`gaps`], [`execution`]: what a slice leaves out; a recording in which only the rest is executed
 //! * [`failure`]: what a run failed by, as a question
 //! * [`passages`]: from one process to another
 //! * [`statements`], [`inputs`], [`tell`], [`tour`]: as people read it
@@ -31,10 +32,12 @@ pub mod cells;
 pub mod closure;
 mod code;
 pub mod events;
+pub mod execution;
 pub mod failure;
 pub mod flows;
 pub mod forward;
 mod frames;
+pub mod gaps;
 mod graph;
 pub mod inputs;
 mod known;
@@ -57,6 +60,8 @@ pub use events::Kind as EventKind;
 pub enum Error {
     #[error(transparent)]
     Timeline(#[from] clew_timeline::Error),
+    #[error(transparent)]
+    Write(#[from] clew_recording::rewrite::RewriteError),
     #[error("a replaying process has written a trace that makes no sense; please report this")]
     Nonsense,
 }

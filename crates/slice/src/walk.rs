@@ -22,6 +22,10 @@ pub struct Place {
 impl Place {
     /// Of an instruction that has done a part of its work: no instruction of its own.
     const PART: u64 = u64::MAX - 1;
+
+    pub fn is_part(&self) -> bool {
+        self.before_end == Place::PART
+    }
 }
 
 /// All intervals of a stretch so far: which they are, and how many instructions they have.
@@ -186,6 +190,9 @@ pub enum Go {
 
 /// Who looks at a stretch.
 pub trait Visitor {
+    /// On the way forth, before all else: where everything is.
+    fn begins(&mut self, _intervals: &Intervals) {}
+
     /// A block was run through.
     fn run(&mut self, run: &Run<'_>) -> Result<Go>;
 
@@ -424,6 +431,7 @@ pub fn forth(
     while let Some(item) = items.next(intervals, ticks_of)? {
         all.push(item);
     }
+    visitor.begins(intervals);
     let mut room = Room::default();
     for item in all.iter().rev() {
         if show(trace, item, &mut room, visitor)? == Go::Stop {

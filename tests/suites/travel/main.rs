@@ -10,6 +10,7 @@ mod inspect;
 mod own;
 mod place;
 mod real;
+mod slices;
 mod steps;
 mod stops;
 mod threads;
@@ -28,6 +29,7 @@ fn main() {
     trials.extend(inspect::trials());
     trials.extend(files::trials());
     trials.extend(own::trials());
+    trials.extend(slices::trials());
     trials.extend(transitions::trials());
     trials.extend(ends::trials());
     trials.extend(real::trials());

@@ -369,6 +369,15 @@ fn questions(test: &str) -> Result<(), Failed> {
     has(&mi.console("clew slice list")?, &["=>   1", "statements"])?;
     mi.does("clew slice prev")?;
     same("the newest statement", when(&mut mi)?, newest)?;
+    // What it uses, and what uses that.
+    mi.does("clew slice down")?;
+    require(when(&mut mi)? < newest, || "what it uses is older".into())?;
+    mi.does("clew slice up")?;
+    same("what uses it", when(&mut mi)?, newest)?;
+    mi.refused("clew slice up")?;
+    mi.does("clew slice 1")?;
+    same("the second statement", when(&mut mi)?, older)?;
+    mi.does("clew slice 0")?;
     mi.refused("clew slice no_such")?;
     mi.refused("clew slice prev")?;
     mi.does(&format!("clew seek {here}"))?;
@@ -376,7 +385,7 @@ fn questions(test: &str) -> Result<(), Failed> {
     same("position", when(&mut mi)?, here)
 }
 
-fn line_of(mi: &mut Mi) -> Result<(String, String), Failed> {
+pub fn line_of(mi: &mut Mi) -> Result<(String, String), Failed> {
     let frame = mi.command("-stack-info-frame")?.results;
     let frame = frame.get("frame").cloned().ok_or("no frame")?;
     let text = |name| frame.text(name).unwrap_or_default();

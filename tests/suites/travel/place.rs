@@ -85,6 +85,11 @@ impl Place {
         Ok(Place { job, made, source })
     }
 
+    /// The same program, another recording of it.
+    pub fn with(self, made: Recording) -> Place {
+        Place { made, ..self }
+    }
+
     /// The line of the guest's source with that mark.
     pub fn line(&self, mark: &str) -> u32 {
         line(self.source.as_deref().expect("a guest of ours"), mark)

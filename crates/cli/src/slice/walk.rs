@@ -11,6 +11,7 @@ use clew_symbols::expr::Bindings;
 use clew_timeline::program::Program;
 use clew_timeline::{Position, Target, Timeline};
 
+use super::way::Way;
 use crate::asking::{Asked, Failed, meant};
 use crate::text;
 
@@ -70,6 +71,13 @@ pub fn in_gdb(
     if !Tour::is_word(word) && !number {
         let new = last.insert(tour(timeline, program, recording, words)?);
         return Ok((Some(new.position()), new.list()));
+    }
+    // An execution slice has its statements with it.
+    if last.is_none()
+        && let Some(way) = Way::of(recording.folder()).map_err(|failed| failed.1)?
+    {
+        let here = timeline.position().map_err(|error| error.to_string())?;
+        return way.go(words, here);
     }
     let all = "there is no slice yet; ask for one: clew slice EXPRESSION";
     let tour = last.as_mut().ok_or(all)?;

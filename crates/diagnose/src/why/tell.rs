@@ -453,13 +453,8 @@ pub fn number_text(number: u64) -> String {
 fn event_text(kind: &EventKind) -> String {
     match kind {
         EventKind::Call(call) => format!("{}()", names::call(call.nr)),
-        EventKind::Resumed => "a system call that had waited".into(),
-        EventKind::Instruction => "an instruction that the machine answers".into(),
         EventKind::Signal { signo } => format!("the frame of {}", names::signal(*signo)),
-        EventKind::Shared => "another process that shares this memory".into(),
-        EventKind::NewThread => "the making of its thread".into(),
-        EventKind::Started => "exec".into(),
-        EventKind::Other => "an event".into(),
+        other => other.words().into(),
     }
 }
 

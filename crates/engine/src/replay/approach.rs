@@ -51,7 +51,7 @@ pub fn place_of(event: &Event) -> Lies {
             Cause::Fault => ahead(TOUCH),
             Cause::Outside => Lies::At(place),
         },
-        Event::Switched { .. } | Event::Check { .. } => Lies::At(place),
+        Event::Switched { .. } | Event::Check { .. } | Event::Leap { .. } => Lies::At(place),
         Event::Started(_)
         | Event::Resumed { .. }
         | Event::NewThread { .. }

@@ -328,6 +328,8 @@ impl Machine {
                     self.checks += 1;
                 }
             }
+            // Answers of time calls that lie behind it are still to be taken.
+            Event::Leap { place, .. } => self.go_to(*place, &|| "a leap".into())?,
             Event::Values(bytes) => {
                 self.values_used_up()?;
                 // SAFETY: the buffer has that many entries, and only translated code uses it.

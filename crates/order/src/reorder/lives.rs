@@ -149,6 +149,7 @@ impl Kept {
                 };
                 (&[], event)
             }
+            Event::Leap { place, left_out } => (&[], Event::Leap { place, left_out }),
             Event::Exec { ticks } => (&[], Event::Exec { ticks }),
             Event::Exited { ticks, status } => (&[], Event::Exited { ticks, status }),
             Event::Killed {

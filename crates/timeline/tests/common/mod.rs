@@ -130,7 +130,7 @@ pub fn scratch() -> PathBuf {
 }
 
 /// The command under test: `CLEW`, or the one that was built beside this test.
-fn clew() -> PathBuf {
+pub fn clew() -> PathBuf {
     if let Some(path) = std::env::var_os("CLEW") {
         return path.into();
     }

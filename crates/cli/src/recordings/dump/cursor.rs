@@ -202,6 +202,7 @@ fn detached(event: Event) -> (Event<'static>, Vec<u8>) {
             Vec::new(),
         ),
         Event::Exec { ticks } => (Event::Exec { ticks }, Vec::new()),
+        Event::Leap { place, left_out } => (Event::Leap { place, left_out }, Vec::new()),
         Event::Exited { ticks, status } => (Event::Exited { ticks, status }, Vec::new()),
         Event::Killed {
             place,

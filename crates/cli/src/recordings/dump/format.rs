@@ -119,6 +119,11 @@ pub fn text(entry: &Entry, full: bool) -> String {
             why(*cause),
             at(place)
         ),
+        Event::Leap { place, left_out } => format!(
+            "{} left out, {}",
+            text::counted(*left_out, "instruction"),
+            at(place)
+        ),
         Event::Values(_) => format!(
             "answers taken inside translated code: {}",
             text::counted(entry.bytes.len() as u64, "byte")
@@ -375,6 +380,7 @@ pub fn json(entry: &Entry, full: bool) -> String {
             }
         }
         Event::Exited { status, .. } => put("status", (*status).into()),
+        Event::Leap { left_out, .. } => put("left_out", (*left_out).into()),
         Event::Note(_) => put("note", summary::text(&entry.bytes).into()),
         Event::Deadlock(waiters) => {
             let all = waiters.iter().map(waiter_json).collect();
