@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use crate::codec::Encoder;
-use crate::event::{LONGEST_RECORD, Record, StreamId};
+use crate::event::{LONGEST_RECORD, Origin, Record, StreamId};
 use crate::log::{self, Kind, Packer, StreamEnd};
 use crate::reader::{ReadError, Recording};
 
@@ -36,6 +36,11 @@ pub fn rewrite(recording: &Recording, file: &Path, edit: Edit) -> Result<(), Rew
         let mut room = vec![0; 2 * LONGEST_RECORD];
         let mut reader = recording.stream(info.id)?;
         let mut number = 0;
+        // By its first chunk a reader that doesn't know of states is told that it can't do without.
+        let first = match info.start.origin {
+            Origin::Midst { .. } => Kind::State,
+            _ => Kind::Records,
+        };
         while let Some(record) = reader.next()? {
             edit(info.id, number, &record, &mut |record| {
                 let len = match record {
@@ -47,7 +52,8 @@ pub fn rewrite(recording: &Recording, file: &Path, edit: Edit) -> Result<(), Rew
             number += 1;
             // The first record has a chunk of its own, as the writer does it.
             if number == 1 || bytes.len() > CHUNK {
-                out.write_all(packer.pack(Kind::Records, info.id, &bytes, &history))?;
+                let kind = if number == 1 { first } else { Kind::Records };
+                out.write_all(packer.pack(kind, info.id, &bytes, &history))?;
                 log::remember(&mut history, &bytes);
                 bytes.clear();
             }
