@@ -56,6 +56,7 @@ pub fn chunks(mut bytes: &[u8]) {
         let coding = [Coding::Plain, Coding::Zstd, Coding::ZstdAfter][*coding as usize % 3];
         let kind = match kind {
             255 => Kind::End,
+            128.. => Kind::State,
             _ => Kind::Records,
         };
         let raw = match coding {

@@ -151,6 +151,10 @@ pub enum Command {
     #[command(after_help = RELOG_HELP)]
     Relog(Relog),
 
+    /// Make a region of a recording a recording of its own
+    #[command(after_help = crate::cut::HELP)]
+    Cut(crate::cut::Cut),
+
     /// List the recordings: name, program, when, how it ended, length, size
     #[command(after_help = LS_HELP)]
     Ls(Ls),

@@ -8,6 +8,7 @@ mod answers;
 mod arguments;
 mod asking;
 mod cache;
+mod cut;
 mod debug;
 mod describe;
 mod diagnose;
@@ -17,6 +18,7 @@ mod doctor;
 mod fixed;
 mod hunt;
 mod interrupt;
+mod keep;
 mod language;
 mod machine;
 mod order;
@@ -37,6 +39,7 @@ mod text;
 mod variables;
 mod watch;
 mod weave;
+mod when;
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
@@ -106,6 +109,7 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const 
         Ok(Command::Completions(options)) => describe::completions(&options),
         Ok(Command::Man(options)) => describe::man(&options),
         Ok(Command::Relog(options)) => weave::relog(&options, &envp),
+        Ok(Command::Cut(options)) => cut::cut(&options, &envp),
         Ok(Command::Ls(options)) => recordings::ls::ls(&options, &envp),
         Ok(Command::Info(options)) => recordings::info::info(&options, &envp),
         Ok(Command::Dump(options)) => recordings::dump::dump(&options, &envp),

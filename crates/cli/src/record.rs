@@ -32,13 +32,29 @@ pub fn record(line: &Record, envp: &[&CStr]) -> i32 {
     if let Some(how) = line.weave {
         return crate::weave::record(line, how, envp);
     }
+    if !line.keep_if.is_empty() {
+        return crate::keep::record(line, envp);
+    }
+    make(line, envp, None)
+}
+
+/// The same, into a folder that is there already; it isn't made the latest recording.
+pub fn record_into(line: &Record, envp: &[&CStr], folder: &Path) -> i32 {
+    make(line, envp, Some(folder))
+}
+
+fn make(line: &Record, envp: &[&CStr], folder: Option<&Path>) -> i32 {
     // The program first: without one there is nothing to make a folder for.
     let mut request = match run::request(&line.guest, &line.engine, envp) {
         Ok(request) => request,
         Err(status) => return status,
     };
     request.handover.options.stop_at_deadlock = line.on_deadlock == Deadlock::Stop;
-    match begin(line, envp, &request) {
+    let begun = match folder {
+        Some(folder) => fill(line, &request, folder),
+        None => begin(line, envp, &request),
+    };
+    match begun {
         Ok(recording) => start(request, recording),
         Err(message) => {
             eprintln!("clew: {}", text::plain(&message));
@@ -147,6 +163,7 @@ pub fn meta_with(line: &Record, program: &Path, folder: &Path, schedule: Schedul
         schedule,
         portable: line.engine.portable,
         machine: machine::here(line.engine.portable),
+        region: None,
     }
 }
 

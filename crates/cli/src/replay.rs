@@ -117,7 +117,7 @@ fn engine(recording: &Recording, request: &Request) -> Result<Replayed, Failure>
         ending: match end.ending {
             tree::Ending::Exited(status) => Ending::Exited(status),
             tree::Ending::Killed(signo) => Ending::Killed(signo),
-            tree::Ending::Stopped => Ending::Stopped(end.events),
+            tree::Ending::Stopped | tree::Ending::Region => Ending::Stopped(end.events),
             tree::Ending::Exec | tree::Ending::CutOff => Ending::CutOff(end.events),
         },
         checks: outcome.ends.values().map(|end| end.checks).sum(),

@@ -198,7 +198,7 @@ impl Session<'_> {
                 )
             }
             Next::CutOff => {
-                "the recording ends here; the program or its recorder was killed, or the disk was full"
+                "the recording ends here: it is of a region, or the program or its recorder was killed, or the disk was full"
                     .into()
             }
             _ => "the recording ends here".into(),

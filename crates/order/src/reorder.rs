@@ -50,6 +50,10 @@ pub enum Refused {
     Ends(u64),
     #[error("it is too long, or too much of its memory is shared, to be put in another order")]
     TooLong,
+    #[error(
+        "only a part of the run is executed in it: put the recording that it was made from in another order"
+    )]
+    Part,
     #[error("the log can't be read: {0}")]
     Log(String),
 }

@@ -36,6 +36,7 @@ mod kind {
     pub const TOUCHED: u8 = 18;
     pub const DEADLOCK: u8 = 19;
     pub const LEAP: u8 = 20;
+    pub const STATE: u8 = 21;
     pub const MEMORY: u8 = 0x40;
     pub const REGISTERS: u8 = 0x41;
     pub const EXTENDED: u8 = 0x42;
@@ -229,6 +230,14 @@ impl Encoder {
                 }
                 kind::DEADLOCK
             }
+            Event::State { ticks, name, waits } => {
+                out.number(*ticks);
+                out.string(&name[..name.len().min(LONGEST_NAME)]);
+                if let Some(call) = waits {
+                    put_waiting(call, out);
+                }
+                kind::STATE
+            }
         })
     }
 
@@ -408,11 +417,51 @@ fn take_waiter(input: &mut Reader) -> Result<Waiter, Malformed> {
 
 /// Beside a start's origin: dead flags are seen as 0, and checks are of all registers. Not in recordings of the first clock.
 const WHOLE: u8 = 2;
+/// The origin of a stream that begins in the midst.
+const MIDST: u8 = 4;
+/// The kernel keeps so much of a thread's name.
+const LONGEST_NAME: usize = 15;
+
+/// A call that a thread waits in where its stream begins: not as difference to others.
+fn put_waiting(call: &Call, out: &mut Writer) {
+    out.number(call.nr as u64);
+    out.number(call.ticks);
+    for arg in call.args {
+        out.number(arg);
+    }
+    if let Some(output) = call.output {
+        out.byte(output.to);
+        out.number(output.order);
+    }
+}
+
+fn take_waiting(input: &mut Reader) -> Result<Call, Malformed> {
+    let (nr, ticks) = (input.small()?, input.number()?);
+    let mut args = [0; 6];
+    for arg in &mut args {
+        *arg = input.number()?;
+    }
+    let output = match input.is_empty() {
+        true => None,
+        false => Some(Output {
+            to: input.byte()?,
+            order: input.number()?,
+        }),
+    };
+    Ok(Call {
+        ticks,
+        nr,
+        args,
+        end: End::Waits,
+        output,
+    })
+}
 
 fn put_start(start: &Start, out: &mut Writer) {
     let (origin, stream) = match start.origin {
         Origin::Exec { before } => (0, before),
         Origin::Fork { parent } => (1, parent),
+        Origin::Midst { .. } => (MIDST, 0),
     };
     out.byte(origin | WHOLE);
     out.number(stream as u64);
@@ -420,6 +469,16 @@ fn put_start(start: &Start, out: &mut Writer) {
     out.signed(start.parent_pid as i64);
     out.signed(start.tid as i64);
     out.number(start.time);
+    if let Origin::Midst {
+        events,
+        ticks,
+        stack,
+    } = start.origin
+    {
+        out.number(events);
+        out.number(ticks);
+        out.number(stack);
+    }
     // The guest's own memory has all of it; this is for people.
     const SHOWN: usize = 4096;
     out.string(&start.exe[..start.exe.len().min(SHOWN)]);
@@ -630,6 +689,20 @@ impl Decoder {
                 }
                 Event::Deadlock(waiters)
             }
+            kind::STATE => Event::State {
+                ticks: input.number()?,
+                name: {
+                    let name = input.string()?;
+                    if name.len() > LONGEST_NAME {
+                        return Err(Malformed);
+                    }
+                    name
+                },
+                waits: match input.is_empty() {
+                    true => None,
+                    false => Some(take_waiting(input)?),
+                },
+            },
             kind::NOTE => {
                 Event::Note(std::str::from_utf8(take_rest(input)?).map_err(|_| Malformed)?)
             }
@@ -738,10 +811,23 @@ fn take_start(input: &mut Reader) -> Result<Start, Malformed> {
     let origin = match first & !WHOLE {
         0 => Origin::Exec { before: stream },
         1 => Origin::Fork { parent: stream },
+        MIDST => Origin::Midst {
+            events: 0,
+            ticks: 0,
+            stack: 0,
+        },
         _ => return Err(Malformed),
     };
     let (pid, parent_pid, tid) = (take_i32(input)?, take_i32(input)?, take_i32(input)?);
     let time = input.number()?;
+    let origin = match origin {
+        Origin::Midst { .. } => Origin::Midst {
+            events: input.number()?,
+            ticks: input.number()?,
+            stack: input.number()?,
+        },
+        origin => origin,
+    };
     let exe = input.string()?.to_vec();
     let mut argv = Vec::new();
     while !input.is_empty() {

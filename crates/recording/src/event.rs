@@ -130,6 +130,11 @@ pub enum Origin {
     Exec { before: StreamId },
     /// The process was forked: the state is the parent's at its [`Event::Forked`] for this stream.
     Fork { parent: StreamId },
+    /// The recording begins in the midst of the process's life: the events up to the first [`Event::Check`] are the
+    /// stream's *prologue*, which restores its whole state. Before that it had so many events, and ran so many ticks
+    /// since the last. `stack` is where its program's arguments and environment begin, as exec put them; 0 if nobody
+    /// knows.
+    Midst { events: u64, ticks: u64, stack: u64 },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -217,6 +222,13 @@ pub enum Event<'a> {
     Note(&'a str),
     /// No thread can ever go on: these wait for each other.
     Deadlock(Vec<Waiter>),
+    /// In the prologue of a stream that begins in the midst: what is to be known of the current thread besides its
+    /// registers, which are the effects. `waits` is the call that it waits in.
+    State {
+        ticks: u64,
+        name: &'a [u8],
+        waits: Option<Call>,
+    },
 }
 
 /// What an event is to the thread that runs there.
@@ -352,6 +364,7 @@ impl Event<'_> {
             },
             // Nothing is executed before these.
             Event::Started(_)
+            | Event::State { .. }
             | Event::Resumed { .. }
             | Event::NewThread { .. }
             | Event::EndedThread { .. }
@@ -362,12 +375,40 @@ impl Event<'_> {
         })
     }
 
+    /// Whether it happens where it is by itself, and ticks are counted on behind it.
+    pub fn is_beside(&self) -> bool {
+        matches!(
+            self,
+            Event::Values(_) | Event::Time(_) | Event::Note(_) | Event::Deadlock(_)
+        )
+    }
+
+    /// The same where so many of the ticks before it aren't counted; none if there aren't so many.
+    pub fn earlier(mut self, by: u64) -> Option<Self> {
+        let ticks = match &mut self {
+            Event::Call(call) => &mut call.ticks,
+            Event::Instruction { ticks, .. }
+            | Event::Shared { ticks, .. }
+            | Event::Forked { ticks, .. }
+            | Event::Exec { ticks }
+            | Event::Exited { ticks, .. } => ticks,
+            Event::Signal { place, .. }
+            | Event::Switched { place, .. }
+            | Event::Check { place, .. }
+            | Event::Leap { place, .. }
+            | Event::Killed { place, .. } => &mut place.ticks,
+            _ => return (by == 0).then_some(self),
+        };
+        *ticks = ticks.checked_sub(by)?;
+        Some(self)
+    }
+
     /// What it is to the thread that runs there, and how far after the event before it.
     #[inline]
     pub fn lies(&self) -> (Deed, Place) {
         let at = |ticks: u64| Place { ticks, steps: 0 };
         match self {
-            Event::Started(_) => (Deed::None, Place::default()),
+            Event::Started(_) | Event::State { .. } => (Deed::None, Place::default()),
             Event::Call(call) => match call.end {
                 End::Waits => (Deed::Begun, at(call.ticks)),
                 _ => (Deed::Whole, at(call.ticks)),

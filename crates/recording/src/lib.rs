@@ -24,6 +24,7 @@
 //! - [`bundle`]: an archive of other things
 //! - [`rewrite`]: a log with changes
 //! - [`stack`]: what programs were started with
+//! - [`cut`]: a region of a recording as one of its own
 //! - [`deadlock`]: threads that wait for each other for good
 //! - [`environment`]: the variables that programs were started with
 pub mod borrowers;
@@ -31,6 +32,7 @@ pub mod bundle;
 pub mod bytes;
 pub mod channel;
 pub mod codec;
+pub mod cut;
 pub mod deadlock;
 pub mod environment;
 pub mod event;

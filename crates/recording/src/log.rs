@@ -38,20 +38,24 @@ const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"chnk");
 pub enum Kind {
     /// Records of a stream.
     Records,
+    /// The same, of the prologue of a stream that begins in the midst: its state.
+    State,
     /// No more of a stream comes.
     StreamEnd(StreamEnd),
     /// No more of anything comes.
     End,
     /// The process of this stream isn't recorded; its bytes say why, in words.
     Unrecorded,
-    /// Of a later version ([`STATE`] and the like), and nothing is right without it: whoever doesn't know it refuses the log.
+    /// Of a later version, and nothing is right without it: whoever doesn't know it refuses the log.
     Needed(u8),
     /// Of a later version, from [`FIRST_EXTRA`] on: whoever doesn't know it passes it by.
     Extra(u8),
 }
 
-/// Kept for pages of the state that a recording of a region begins with.
-pub const STATE: u8 = 7;
+/// The state that a stream begins with in the midst of its process's life.
+const STATE: u8 = 7;
+/// A stream goes on behind the region that the recording is of.
+const CUT: u8 = 8;
 /// Kinds of chunks from here on may be passed by.
 pub const FIRST_EXTRA: u8 = 128;
 
@@ -64,6 +68,8 @@ pub enum StreamEnd {
     Exec,
     /// Its process was killed, or went on in another stream without saying so.
     Gone,
+    /// Its process went on; the recording is of a region that ends here.
+    Cut,
 }
 
 impl Kind {
@@ -71,6 +77,8 @@ impl Kind {
     fn code(self) -> u8 {
         match self {
             Kind::Records => 1,
+            Kind::State => STATE,
+            Kind::StreamEnd(StreamEnd::Cut) => CUT,
             Kind::StreamEnd(end) => 2 + end as u8,
             Kind::End => 5,
             Kind::Unrecorded => 6,
@@ -87,7 +95,9 @@ impl Kind {
             4 => Kind::StreamEnd(StreamEnd::Gone),
             5 => Kind::End,
             6 => Kind::Unrecorded,
-            STATE..FIRST_EXTRA => Kind::Needed(code),
+            STATE => Kind::State,
+            CUT => Kind::StreamEnd(StreamEnd::Cut),
+            9..FIRST_EXTRA => Kind::Needed(code),
             FIRST_EXTRA.. => Kind::Extra(code),
         })
     }
@@ -166,7 +176,9 @@ impl Chunk {
                 _ => chunk.stored < chunk.raw,
             }
             && match chunk.kind {
-                Kind::Records | Kind::Unrecorded => chunk.stream != 0 && chunk.raw != 0,
+                Kind::Records | Kind::State | Kind::Unrecorded => {
+                    chunk.stream != 0 && chunk.raw != 0
+                }
                 Kind::StreamEnd(_) => chunk.stream != 0 && chunk.raw == 0,
                 Kind::End => chunk.stream == 0 && chunk.raw == 0,
                 Kind::Needed(_) | Kind::Extra(_) => true,

@@ -54,6 +54,24 @@ pub struct Meta {
     pub schedule: Schedule,
     pub portable: bool,
     pub machine: Machine,
+    /// What it is a part of, if it was cut out of another recording.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<Region>,
+}
+
+/// Where a recording was cut out of another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Region {
+    /// The other's name.
+    pub of: String,
+    /// Positions there. Without an end it goes on to the process's own.
+    pub from: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// Which process of it.
+    pub pid: i32,
+    /// So many events restore the state: the next is the next one there.
+    pub prologue: u64,
 }
 
 /// How threads took turns.
@@ -258,6 +276,7 @@ pub(crate) fn example(name: &str) -> Meta {
             hostname: "here".into(),
             user: "me".into(),
         },
+        region: None,
     }
 }
 

@@ -187,7 +187,7 @@ impl Recording {
             // and what the child of a vfork starts) a process begins.
             let before = match start.origin {
                 Origin::Exec { before } => self.info(before),
-                Origin::Fork { .. } => None,
+                Origin::Fork { .. } | Origin::Midst { .. } => None,
             };
             let process = before.map(|info| info.process).unwrap_or_else(|| {
                 processes += 1;

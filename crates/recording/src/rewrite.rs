@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use crate::codec::Encoder;
-use crate::event::{LONGEST_RECORD, Record, StreamId};
+use crate::event::{Event, LONGEST_RECORD, Origin, Record, StreamId};
 use crate::log::{self, Kind, Packer, StreamEnd};
 use crate::reader::{ReadError, Recording, StreamInfo};
 
@@ -125,10 +125,17 @@ impl Stream<'_> {
             Record::Effect(effect) => self.encoder.effect(effect, room),
         };
         self.bytes.extend_from_slice(&room[..len]);
-        if std::mem::take(&mut self.first) || self.bytes.len() > CHUNK {
-            self.write(Kind::Records)?;
+        let first = std::mem::take(&mut self.first);
+        match record {
+            // A reader that doesn't know of states is told by the first chunk that it can't do without.
+            Record::Event(Event::Started(start))
+                if first && matches!(start.origin, Origin::Midst { .. }) =>
+            {
+                self.write(Kind::State)
+            }
+            _ if first || self.bytes.len() > CHUNK => self.write(Kind::Records),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn write(&mut self, kind: Kind) -> io::Result<()> {

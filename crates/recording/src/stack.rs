@@ -31,13 +31,24 @@ impl Stack {
                     stream = parent;
                     continue;
                 }
-                Origin::Fork { .. } => return Ok(None),
-                Origin::Exec { .. } => {}
+                Origin::Fork { .. } | Origin::Midst { stack: 0, .. } => return Ok(None),
+                Origin::Exec { .. } | Origin::Midst { .. } => {}
             }
             let mut stack = Stack::default();
+            // In the midst, as it is there by now, among all of the process's memory.
+            let mut all = 0..u64::MAX;
+            if let Origin::Midst { stack: top, .. } = start.origin {
+                stack.top = top;
+                all = top..top.saturating_add(8 * MOST_WORDS);
+            }
             while let Some(effect) = reader.next_effect()? {
                 match effect {
-                    Effect::Memory { addr, bytes } => stack.pieces.push((addr, bytes.to_vec())),
+                    Effect::Memory { addr, bytes }
+                        if addr < all.end
+                            && addr.saturating_add(bytes.len() as u64) > all.start =>
+                    {
+                        stack.pieces.push((addr, bytes.to_vec()));
+                    }
                     Effect::Registers { mask, values } if mask >> RSP & 1 != 0 => {
                         stack.top = values[RSP];
                     }
@@ -46,6 +57,11 @@ impl Stack {
             }
             return Ok(Some(stack));
         }
+    }
+
+    /// Where it begins: at the number of arguments.
+    pub fn top(&self) -> u64 {
+        self.top
     }
 
     /// Of these pieces of memory.

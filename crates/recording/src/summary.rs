@@ -20,7 +20,7 @@ use crate::{log, pack};
 
 pub const FILE: &str = "summary.json";
 /// Changes with the fields and how they are computed.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 const MOST_BYTES: u64 = 256 << 20;
 /// More notes of different text, or threads of a process, are only counted.
 const MOST_NOTES: usize = 200;
@@ -77,6 +77,8 @@ pub enum End {
     Exec,
     /// Its last events are missing: clew was killed, or the disk was full.
     CutOff,
+    /// The recording is of a region that ends here; it went on.
+    Region,
     /// It is still being recorded.
     Recording,
 }
@@ -237,7 +239,10 @@ fn read(recording: &Recording, log_bytes: u64, writing: bool, landings: &mut Mak
                     builder.record(&record);
                     landings.record(&record);
                 }
-                Ok(None) => break,
+                Ok(None) => {
+                    builder.over(info.end);
+                    break;
+                }
                 Err(error) => {
                     builder.damage(error.to_string());
                     break;
@@ -270,6 +275,7 @@ pub fn kind(event: &Event) -> &'static str {
         Event::Time(_) => "time",
         Event::Note(_) => "note",
         Event::Deadlock(_) => "deadlock",
+        Event::State { .. } => "state",
     }
 }
 
@@ -331,6 +337,7 @@ impl Builder {
         let (from, forked) = match start.origin {
             Origin::Exec { before } => (before, false),
             Origin::Fork { parent } => (parent, true),
+            Origin::Midst { .. } => (0, false),
         };
         let streams = &self.summary.streams;
         let before = match forked {
@@ -437,6 +444,16 @@ impl Builder {
                 self.note(&format!("deadlock: {}", deadlock::text(waiters)));
             }
             _ => {}
+        }
+    }
+
+    /// No more of the stream comes.
+    fn over(&mut self, end: Option<log::StreamEnd>) {
+        if let Some(stream) = self.summary.streams.last_mut()
+            && stream.end == End::CutOff
+            && end == Some(log::StreamEnd::Cut)
+        {
+            stream.end = End::Region;
         }
     }
 

@@ -41,6 +41,11 @@ impl Walk {
         self.tids.get(&thread).copied()
     }
 
+    /// The calls that threads wait in.
+    pub fn waiting(&self) -> impl Iterator<Item = &Call> {
+        self.waiting.values()
+    }
+
     /// Goes over the place of an event, to where it happens.
     pub fn come_to(&mut self, event: &Event) {
         self.ticks = self.ticks.saturating_add(event.place().ticks);
@@ -56,6 +61,11 @@ impl Walk {
                 self.waiting.insert(self.thread, *call);
             }
             Event::Resumed { .. } => return self.waiting.remove(&self.thread),
+            Event::State {
+                waits: Some(call), ..
+            } => {
+                self.waiting.insert(self.thread, *call);
+            }
             Event::Switched { to, .. } => self.thread = *to,
             Event::NewThread { thread, tid } => {
                 self.tids.insert(*thread, *tid);

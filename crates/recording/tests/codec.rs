@@ -95,6 +95,11 @@ fn start() -> impl Strategy<Value = Start> {
     let origin = prop_oneof![
         any::<u32>().prop_map(|before| Origin::Exec { before }),
         any::<u32>().prop_map(|parent| Origin::Fork { parent }),
+        (number(), number(), number()).prop_map(|(events, ticks, stack)| Origin::Midst {
+            events,
+            ticks,
+            stack
+        }),
     ];
     let argv = prop::collection::vec(bytes(200), 0..5);
     (origin, any::<[i32; 3]>(), bytes(4096), argv, number()).prop_map(
@@ -158,6 +163,14 @@ fn event() -> impl Strategy<Value = Event<'static>> {
             signo
         }),
         number().prop_map(Event::Time),
+        (number(), prop::option::of(call())).prop_map(|(ticks, waits)| Event::State {
+            ticks,
+            name: b"a thread",
+            waits: waits.map(|call| Call {
+                end: End::Waits,
+                ..call
+            }),
+        }),
     ]
 }
 

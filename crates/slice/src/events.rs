@@ -160,7 +160,7 @@ fn fact(event: &Event, at: u32) -> Fact {
         Event::NewThread { thread, .. } => {
             (0, Kind::NewThread, Cells::NONE, Some(u64::from(thread)))
         }
-        Event::Started(_) => (0, Kind::Started, Cells::NONE, None),
+        Event::Started(_) | Event::State { .. } => (0, Kind::Started, Cells::NONE, None),
         Event::Leap { place, .. } => (place.ticks, Kind::Leap, Cells::NONE, None),
         Event::Switched { place, .. }
         | Event::Check { place, .. }

@@ -87,6 +87,7 @@ impl Passages {
             let table = match info.start.origin {
                 Origin::Exec { before } => tables.get(&before).cloned(),
                 Origin::Fork { .. } => tables.remove(&info.id),
+                Origin::Midst { .. } => None,
             };
             let mut stream = Stream {
                 id: info.id,

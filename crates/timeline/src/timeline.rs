@@ -9,7 +9,8 @@ use clew_engine::replay::worker;
 use clew_engine::replay::worker::protocol::{
     At, Command, Diverged, Goal, LONGEST_READ, Reply, Take,
 };
-use clew_recording::event::{StreamId, ThreadId};
+use clew_recording::codec::Decoder;
+use clew_recording::event::{Record, StreamId, ThreadId};
 use clew_recording::reader::Recording;
 
 use crate::pool::Pool;
@@ -299,6 +300,29 @@ impl Timeline {
         match self.ask(&Command::Listing { pc })? {
             Reply::Listing(text) => Ok(text),
             other => Err(unexpected(other)),
+        }
+    }
+
+    /// Tells the whole state as the prologue of a stream that begins here, but for its first event; or, if not `whole`,
+    /// what stands where a region ends.
+    pub fn state(&mut self, whole: bool, take: &mut dyn FnMut(&Record)) -> Result<()> {
+        let mut decoder = Decoder::default();
+        let mut good = true;
+        self.worker()?.state(whole, &mut |piece| {
+            let mut rest = piece;
+            while good && !rest.is_empty() {
+                match decoder.next(rest) {
+                    Ok(Some((record, used))) => {
+                        take(&record);
+                        rest = &rest[used..];
+                    }
+                    Ok(None) | Err(_) => good = false,
+                }
+            }
+        })?;
+        match good {
+            true => Ok(()),
+            false => Err(Error::Lost),
         }
     }
 

@@ -305,6 +305,18 @@ impl Worker {
         }
     }
 
+    /// Lets it tell its whole state, or what a region that ends here ends with; the records come in pieces.
+    pub fn state(&mut self, whole: bool, sink: &mut dyn FnMut(&[u8])) -> Result<()> {
+        self.send(&Command::State { whole })?;
+        loop {
+            match self.wait(PATIENCE)? {
+                Reply::State(piece) => sink(&piece),
+                Reply::Done => return Ok(()),
+                other => return Err(unexpected(other)),
+            }
+        }
+    }
+
     /// Tells it to end its journey; where it stands then, and what it has passed.
     pub fn halt(&mut self) -> Result<Stopped> {
         self.send(&Command::Interrupt)?;

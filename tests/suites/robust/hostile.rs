@@ -19,11 +19,14 @@ const ROUNDS: u64 = 40;
 pub fn trials() -> Vec<Trial> {
     let rounds = std::env::var("CLEW_HOSTILE_ROUNDS").ok();
     let rounds = rounds.and_then(|n| n.parse().ok()).unwrap_or(ROUNDS);
-    (0..3)
-        .map(|seed| {
-            let title = format!("hostile/{seed}");
+    let whole = (0..3).map(|seed| (format!("hostile/{seed}"), seed, false));
+    // A region: most of its records are of the state that it begins with.
+    let region = [("hostile/region".to_owned(), 7, true)];
+    whole
+        .chain(region)
+        .map(|(title, seed, region)| {
             Trial::test(title.clone(), move || {
-                tampered(&Place::new(&title), seed, rounds)
+                tampered(&Place::new(&title), seed, rounds, region)
             })
         })
         .collect()
@@ -39,8 +42,15 @@ pub fn rewrite(from: &Path, to: &Path, edit: Edit) -> Result<(), Failed> {
     Ok(rewrite::rewrite(&recording, &to.join("log"), edit)?)
 }
 
-fn tampered(place: &Place, seed: u64, rounds: u64) -> Result<(), Failed> {
-    place.record("good", &[program(), "little"])?;
+fn tampered(place: &Place, seed: u64, rounds: u64, region: bool) -> Result<(), Failed> {
+    match region {
+        false => drop(place.record("good", &[program(), "little"])?),
+        true => {
+            place.record("whole", &[program(), "little"])?;
+            let cut = place.clew(&["cut", "whole", "--from", "calls:20", "-n", "good"]);
+            require(code(&cut) == Some(0), || cut.printed())?;
+        }
+    }
     let (good, bad) = (place.folder("good"), place.folder("bad"));
     // Unchanged it replays: the rewriting does no harm.
     let mut counts = std::collections::BTreeMap::new();

@@ -182,7 +182,7 @@ fn shard(text: &str) -> Result<Shard, String> {
 }
 
 /// `90`, `90s`, `1.5m`, `2h`, `500ms`.
-fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
         "" | "s" => 1.0,

@@ -20,7 +20,8 @@ if nothing can be recorded or the engine gave up, 2 for a wrong command line.
 Examples:
   clew record ./server --port 8080
   clew record -n crash --sched random --seed 7 -- ./test --all
-  clew record -o /mnt/big/run1 make -j4";
+  clew record -o /mnt/big/run1 make -j4
+  clew record --keep-if fail -- cargo test";
 
 pub const REPLAY_HELP: &str = "\
 REC is a recording's name, its folder, or nothing for the latest one. The replayed program prints \
@@ -196,6 +197,11 @@ pub struct Record {
     /// When all threads wait for each other for good: wait with them, or end the program there
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Deadlock::Wait)]
     pub on_deadlock: Deadlock,
+
+    /// Keep the recording only if the run ends so; may be given several times: fail, exit!=0, exit=N, signal, deadlock,
+    /// output=REGEX, or a command (docs/regions.md). With fail, of its processes only those that failed
+    #[arg(long, value_name = "WHAT", value_parser = str::parse::<crate::keep::KeepIf>, conflicts_with = "weave")]
+    pub keep_if: Vec<crate::keep::KeepIf>,
 
     /// A run of `clew hunt`: it isn't made the latest recording
     #[arg(long, hide = true)]

@@ -14,7 +14,7 @@ use crate::text::{self, Style};
 use clew_calls::names;
 use clew_recording::event::StreamId;
 use clew_recording::log;
-use clew_recording::meta::Meta;
+use clew_recording::meta::{Meta, Region};
 use clew_recording::summary::{self, Calls, Stream, Summary};
 
 /// As many threads of a process are named, and as many system calls listed.
@@ -94,6 +94,19 @@ fn log_bytes(folder: &Path) -> u64 {
         .map_or(0, |meta| meta.len())
 }
 
+/// What a recording was cut out of.
+fn region_text(region: &Region) -> String {
+    let to = region.to.as_ref().map_or("its end", String::as_str);
+    format!(
+        "of {}, process {}, from {} to {to}; the state takes {}, the next is the one behind {}",
+        region.of,
+        region.pid,
+        region.from,
+        text::counted(region.prologue, "event"),
+        region.from
+    )
+}
+
 fn head(folder: &Path, meta: &Meta, summary: &Summary, style: Style) -> String {
     let mut out = String::new();
     let mut row = |what: &str, value: String| {
@@ -109,6 +122,9 @@ fn head(folder: &Path, meta: &Meta, summary: &Summary, style: Style) -> String {
         text::duration(summary.duration_ns),
     );
     row("started", format!("{when}, for {length}"));
+    if let Some(region) = &meta.region {
+        row("region", text::plain(&region_text(region)));
+    }
     let end = end_style(style, &summary.end, &end_text(&summary.end));
     row("end", end);
     row(

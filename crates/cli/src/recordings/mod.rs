@@ -83,6 +83,7 @@ pub fn end_text(end: &End) -> String {
         End::Killed { signal } => clew_calls::names::signal(signal),
         End::Exec => "exec".into(),
         End::CutOff => "cut off".into(),
+        End::Region => "goes on".into(),
         End::Recording => "recording".into(),
     }
 }
@@ -90,7 +91,7 @@ pub fn end_text(end: &End) -> String {
 /// The colour for that.
 pub fn end_style(style: text::Style, end: &End, text: &str) -> String {
     match end {
-        End::Exited { status: 0 } | End::Exec => text.into(),
+        End::Exited { status: 0 } | End::Exec | End::Region => text.into(),
         End::Recording => style.good(text),
         End::CutOff => style.warn(text),
         _ => style.bad(text),

@@ -14,9 +14,10 @@ use crate::arguments::Engine;
 use crate::{replay, run, variables};
 use clew_engine::replay::tree::Request;
 use clew_recording::environment::{self, Variable};
+use clew_recording::event::Origin;
 use clew_recording::log;
 use clew_recording::meta;
-use clew_recording::reader::Recording;
+use clew_recording::reader::{Recording, StreamInfo};
 
 /// So often a way to strip it is tried.
 const MOST_TRIES: usize = 200;
@@ -68,6 +69,14 @@ impl Drop for Stripped {
 pub fn without_environment(folder: &Path, envp: &[&CStr]) -> Result<Stripped, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let recording = Recording::open(folder).map_err(|error| text(&error))?;
+    let midst = |info: &StreamInfo| matches!(info.start.origin, Origin::Midst { .. });
+    if recording.streams().iter().any(midst) {
+        return Err(
+            "it begins in the midst of a run, where nobody knows any more which memory was the environment: pack \
+             the recording that it was cut out of with --strip-env, unpack that, and cut it"
+                .into(),
+        );
+    }
     let found = environment::of(&recording).map_err(|error| text(&error))?;
     let elsewhere = environment::elsewhere(&recording, &found).map_err(|error| text(&error))?;
     let names: BTreeSet<String> = found.iter().map(|variable| variable.name.clone()).collect();

@@ -23,13 +23,19 @@ impl Memory {
         // What was swapped out can't be told from what was never there: then all is read.
         let all = host::swap_in_use();
         for mapping in self.iter().filter(|m| counts(m)) {
-            let mut at = mapping.start;
-            while at < mapping.end {
-                let end = mapping.end.min(at + BATCH * PAGE);
-                batch(mapping, at, end, all, found);
-                at = end;
-            }
+            each_page(mapping, all, &mut |at| page(at, found));
         }
+    }
+}
+
+/// Calls `found` for each page of a private mapping that may hold something; with `all`, also for those that aren't in
+/// memory.
+pub(super) fn each_page(mapping: &Mapping, all: bool, found: &mut dyn FnMut(u64)) {
+    let mut at = mapping.start;
+    while at < mapping.end {
+        let end = mapping.end.min(at + BATCH * PAGE);
+        batch(mapping, at, end, all, found);
+        at = end;
     }
 }
 
@@ -42,12 +48,12 @@ fn counts(mapping: &Mapping) -> bool {
     own && !mapping.shared && mapping.can(libc::PROT_READ)
 }
 
-fn batch(mapping: &Mapping, start: u64, end: u64, all: bool, found: &mut dyn FnMut(u64, u64)) {
+fn batch(mapping: &Mapping, start: u64, end: u64, all: bool, found: &mut dyn FnMut(u64)) {
     if let Backing::File { file, offset, .. } = mapping.backing {
         // What isn't in memory may be read again; behind the file's end there is nothing.
         let end_of_file = mapping.start + file.size.saturating_sub(offset);
         for at in (start..end.min(end_of_file)).step_by(PAGE as usize) {
-            page(at, found);
+            found(at);
         }
         return;
     }
@@ -60,7 +66,7 @@ fn batch(mapping: &Mapping, start: u64, end: u64, all: bool, found: &mut dyn FnM
             for at in (start..end).step_by(PAGE as usize) {
                 let there = host::mincore(at..at + PAGE, &mut present).is_ok();
                 if there && (all || present[0] & 1 != 0) {
-                    page(at, found);
+                    found(at);
                 }
             }
             return;
@@ -69,7 +75,7 @@ fn batch(mapping: &Mapping, start: u64, end: u64, all: bool, found: &mut dyn FnM
     for (n, at) in (start..end).step_by(PAGE as usize).enumerate() {
         // What isn't in memory was never written.
         if all || present[n] & 1 != 0 {
-            page(at, found);
+            found(at);
         }
     }
 }

@@ -384,6 +384,11 @@ pub fn replay_closed(range: Range<u64>, closed: bool) {
     }
 }
 
+/// All that is closed.
+pub fn closed() -> Vec<Range<u64>> {
+    state().closed.iter().collect()
+}
+
 /// Whether any page of the range is closed.
 pub fn is_closed(range: &Range<u64>) -> bool {
     let closed = &state().closed;

@@ -45,6 +45,7 @@ pub mod reserve;
 pub mod shm;
 mod source;
 pub mod stack;
+pub mod state;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]

@@ -135,6 +135,22 @@ impl Objects {
             .retain(|object, _| views.values().any(|v| v.object == *object));
     }
 
+    /// What of `range` shows shared memory: where, of which object from which offset, and that object's size.
+    pub(super) fn shown_in(
+        &self,
+        range: Range<u64>,
+    ) -> Result<Vec<(Range<u64>, Object, u64, u64)>, i32> {
+        let shown = self.inside(&range).into_iter().filter_map(|view| {
+            let file = self.files.get(&view.object)?;
+            let stat = super::file::stat(file.as_raw_fd());
+            Some(stat.map(|stat| {
+                let size = stat.identity.size;
+                (view.start..view.end, view.object, view.offset, size)
+            }))
+        });
+        shown.collect()
+    }
+
     /// The parts of views inside `range`.
     fn inside(&self, range: &Range<u64>) -> Vec<View> {
         let overlaps = |v: &&View| v.start < range.end && range.start < v.end;

@@ -81,7 +81,6 @@ impl Ranges {
         }
     }
 
-    #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.0.iter().map(|(&start, &end)| start..end)
     }

@@ -59,7 +59,8 @@ pub fn place_of(event: &Event) -> Lies {
         | Event::Values(_)
         | Event::Time(_)
         | Event::Note(_)
-        | Event::Deadlock(_) => Lies::Here,
+        | Event::Deadlock(_)
+        | Event::State { .. } => Lies::Here,
     }
 }
 

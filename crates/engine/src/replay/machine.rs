@@ -341,6 +341,7 @@ impl Machine {
                 self.gs.values.used = 0;
                 self.gs.values.there = there as u64;
             }
+            Event::State { ticks, name, waits } => self.restore(*ticks, name, *waits)?,
             Event::Time(_) | Event::Note(_) | Event::Deadlock(_) => {}
         }
         Ok(())

@@ -110,6 +110,7 @@ impl Message<'_> {
                     Ending::Killed(signo) => (1, signo),
                     Ending::Exec => (2, 0),
                     Ending::CutOff => (3, 0),
+                    Ending::Region => (5, 0),
                     Ending::Stopped => (4, 0),
                 };
                 out.byte(kind);
@@ -176,6 +177,7 @@ impl Message<'_> {
                     1 => Ending::Killed(value),
                     2 => Ending::Exec,
                     3 => Ending::CutOff,
+                    5 => Ending::Region,
                     4 => Ending::Stopped,
                     _ => return Err(Malformed),
                 };

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::os::fd::RawFd;
 
 use clew_recording::event::{Call, Effect, Event, Output, Record, StreamId};
+use clew_recording::log::StreamEnd;
 use clew_recording::reader::{Recording, StreamReader};
 
 use super::arguments;
@@ -209,6 +210,12 @@ impl<'a> Replay<'a> {
                 Some(output) => After::Output(output, *call),
                 None => After::Nothing,
             },
+            Event::State {
+                waits: Some(call), ..
+            } => match call.output {
+                Some(output) => After::Output(output, *call),
+                None => After::Nothing,
+            },
             Event::Resumed { result, .. } => After::Resumed(*result),
             Event::Exited { status, .. } => {
                 self.ending = Ending::Exited(*status);
@@ -366,6 +373,11 @@ impl<'a> Replay<'a> {
     }
 
     fn over(&mut self) -> ! {
+        let info = self.recording.info(self.stream);
+        let cut = info.is_some_and(|info| info.end == Some(StreamEnd::Cut));
+        if cut && self.ending == Ending::CutOff {
+            self.ending = Ending::Region;
+        }
         let end = End {
             ending: self.ending,
             // What was read to find the stop isn't replayed.

@@ -73,6 +73,8 @@ pub enum Ending {
     Exec,
     /// The recording ends here.
     CutOff,
+    /// The region that the recording is of ends here.
+    Region,
     /// Asked to stop here.
     Stopped,
 }
@@ -172,7 +174,7 @@ fn plan(recording: &Recording, request: &Request) -> Result<(Vec<StreamId>, Want
         let mut at = stream;
         loop {
             match recording.info(at).map(|info| info.start.origin) {
-                Some(Origin::Exec { .. }) => break,
+                Some(Origin::Exec { .. } | Origin::Midst { .. }) => break,
                 // A stream begins after its parent's: anything else is made up.
                 Some(Origin::Fork { parent }) if parent < at => {
                     follow.insert(at, parent);
@@ -578,10 +580,12 @@ impl Coordinator<'_> {
         // A fork whose parent came to its end and that nobody heard of, in order of their numbers:
         // parents first.
         for (&stream, parent) in &self.wanted.follow {
-            let complete = outcome
-                .ends
-                .get(parent)
-                .is_some_and(|end| !matches!(end.ending, Ending::CutOff | Ending::Stopped));
+            let complete = outcome.ends.get(parent).is_some_and(|end| {
+                !matches!(
+                    end.ending,
+                    Ending::CutOff | Ending::Stopped | Ending::Region
+                )
+            });
             if silent(&stream) && complete {
                 lost.insert(stream);
             }

@@ -150,6 +150,10 @@ impl Kept {
                 (&[], event)
             }
             Event::Leap { place, left_out } => (&[], Event::Leap { place, left_out }),
+            Event::State { ticks, waits, .. } => {
+                let name = &[];
+                (&[], Event::State { ticks, name, waits })
+            }
             Event::Exec { ticks } => (&[], Event::Exec { ticks }),
             Event::Exited { ticks, status } => (&[], Event::Exited { ticks, status }),
             Event::Killed {
@@ -252,6 +256,10 @@ impl Lives {
                     if bytes > MOST_BYTES {
                         return Err(Refused::TooLong);
                     }
+                }
+                // A region's beginning, or an execution slice.
+                Some(Record::Event(Event::State { .. } | Event::Leap { .. })) => {
+                    return Err(Refused::Part);
                 }
                 Some(Record::Event(event)) => {
                     let borrowed = borrowers.pass(&event);

@@ -180,6 +180,14 @@ fn detached(event: Event) -> (Event<'static>, Vec<u8>) {
         Event::Values(bytes) => (Event::Values(&[]), bytes.to_vec()),
         Event::Note(text) => (Event::Note(""), text.as_bytes().to_vec()),
         Event::Deadlock(waiters) => (Event::Deadlock(waiters), Vec::new()),
+        Event::State { ticks, name, waits } => {
+            let state = Event::State {
+                ticks,
+                name: &[],
+                waits,
+            };
+            (state, name.to_vec())
+        }
         Event::Started(start) => (Event::Started(start), Vec::new()),
         Event::Call(call) => (Event::Call(call), Vec::new()),
         Event::Resumed { result, by } => (Event::Resumed { result, by }, Vec::new()),

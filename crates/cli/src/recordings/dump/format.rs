@@ -10,6 +10,7 @@ use clew_calls::show::{self, Contents, Pointed};
 use clew_calls::{names, table};
 use clew_recording::deadlock::{self, Awaited, Waiter};
 use clew_recording::event::{Call, Cause, End, Event, Instruction, Origin, Place, Touch};
+use clew_recording::position::Position;
 use clew_recording::summary;
 
 /// As much of data is shown, and as many pieces of it beside a call.
@@ -31,6 +32,14 @@ pub fn text(entry: &Entry, full: bool) -> String {
                 Origin::Exec { before: 0 } => "started".into(),
                 Origin::Exec { before } => format!("exec (after stream {before})"),
                 Origin::Fork { parent } => format!("forked (from stream {parent})"),
+                Origin::Midst { events, ticks, .. } => {
+                    let at = Position {
+                        event: events,
+                        ticks,
+                        steps: 0,
+                    };
+                    format!("begins in the midst, at {at}:")
+                }
             };
             let argv: Vec<String> = start.argv.iter().map(|arg| summary::text(arg)).collect();
             format!(
@@ -130,6 +139,13 @@ pub fn text(entry: &Entry, full: bool) -> String {
         ),
         Event::Time(time) => format!("time {time} ns"),
         Event::Note(_) => format!("note: {}", summary::text(&entry.bytes)),
+        Event::State { ticks, waits, .. } => {
+            let name = summary::text(&entry.bytes);
+            let waits = waits.map_or(String::new(), |call| {
+                format!(", waits in {}", names::call(call.nr))
+            });
+            format!("state of the thread {name}, {ticks} ticks so far{waits}")
+        }
         Event::Deadlock(waiters) => {
             format!("deadlock: {}", deadlock::text(waiters).replace('\n', "; "))
         }
@@ -305,6 +321,11 @@ pub fn json(entry: &Entry, full: bool) -> String {
             let (origin, stream) = match start.origin {
                 Origin::Exec { before } => ("exec", before),
                 Origin::Fork { parent } => ("fork", parent),
+                Origin::Midst { events, ticks, .. } => {
+                    put("events_before", events.into());
+                    put("ticks_before", ticks.into());
+                    ("midst", 0)
+                }
             };
             put("origin", origin.into());
             put("from", stream.into());
@@ -385,6 +406,13 @@ pub fn json(entry: &Entry, full: bool) -> String {
         Event::Deadlock(waiters) => {
             let all = waiters.iter().map(waiter_json).collect();
             put("waiters", Value::Array(all));
+        }
+        Event::State { ticks, waits, .. } => {
+            put("name", summary::text(&entry.bytes).into());
+            put("thread_ticks", (*ticks).into());
+            if let Some(call) = waits {
+                put("waits", names::call(call.nr).into());
+            }
         }
         Event::Exec { .. } | Event::Values(_) | Event::Time(_) => {}
     }

@@ -61,6 +61,9 @@ pub enum Command {
         goal: Goal,
         buffer: u32,
     },
+    /// Tell the whole state, as the prologue of a stream that begins with it; or what a region ends with. Some
+    /// [`Reply::State`], then [`Reply::Done`].
+    State { whole: bool },
     /// Stop what you do. No reply of its own; ignored by a worker that does nothing.
     Interrupt,
     /// End. No reply.
@@ -217,6 +220,8 @@ pub enum Reply {
     Mappings(Vec<Mapping>),
     /// Nothing where there is no code.
     Listing(String),
+    /// Some records, as one encoder wrote them.
+    State(Vec<u8>),
     Done,
     Excursion(Excursion),
     /// A command can't be carried out, in words.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::os::fd::RawFd;
 
-use clew_recording::event::{Event, Record, ThreadId};
+use clew_recording::event::{Event, Origin, Record, ThreadId};
 use clew_recording::reader::StreamReader;
 
 use super::channel::{Channel, Received};
@@ -141,7 +141,10 @@ impl Worker {
     fn obey(&mut self, command: Command) -> Result<Option<Reply>, Halt> {
         let reply = match command {
             Command::Fork { channel } => return self.fork(channel),
-            Command::Advance { .. } | Command::Step | Command::Observe { .. }
+            Command::Advance { .. }
+            | Command::Step
+            | Command::Observe { .. }
+            | Command::State { .. }
                 if self.astray.is_some() =>
             {
                 Reply::Refused("an excursion can't follow the recording any more".into())
@@ -158,6 +161,7 @@ impl Worker {
             Command::Read { addr, len } => self.show_memory(addr, len),
             Command::Mappings { from } => self.show_mappings(from),
             Command::Listing { pc } => self.show_listing(pc),
+            Command::State { whole } => self.show_state(whole)?,
             Command::Interrupt => return Ok(None),
             Command::End => stop::exit(0),
             Command::Stops(stops) => {
@@ -187,6 +191,14 @@ impl Worker {
             self.machine.become_forked()?;
         }
         self.apply()?;
+        // Nobody stands where the state isn't whole yet.
+        let start = self.machine.start.as_ref();
+        let mut prologue = start.is_some_and(|start| matches!(start.origin, Origin::Midst { .. }));
+        while prologue {
+            let next = self.reader.peek()?;
+            prologue = !matches!(next, Some(Record::Event(Event::Check { .. })));
+            self.apply()?;
+        }
         self.told = 0;
         self.pass_silent()
     }

@@ -1,9 +1,11 @@
 //! What a worker shows of the place where it stands: threads, registers, memory, mappings.
 
-use clew_recording::event::ThreadId;
+use clew_recording::codec::Encoder;
+use clew_recording::event::{LONGEST_RECORD, Record, ThreadId};
 
 use super::protocol::{LONGEST_READ, Mapping, Registers, Reply, Thread};
 use super::serve::Worker;
+use super::travel::{Done, Halt};
 use crate::context::{RSP, Regs, Xsave};
 use crate::host::switch;
 use crate::memory::{Backing, PAGE};
@@ -65,6 +67,30 @@ impl Worker {
         let found = machine.threads.get(&thread);
         let shown = found.map(|found| told(&machine.without_spoiled(found.regs), &found.xsave));
         Reply::Registers(shown)
+    }
+
+    /// Sends the state in pieces.
+    pub(super) fn show_state(&mut self, whole: bool) -> Done<Reply> {
+        let mut encoder = Encoder::default();
+        let mut room = vec![0; 2 * LONGEST_RECORD];
+        let mut piece = Vec::new();
+        let channel = &self.channel;
+        let mut put = |record: &Record| {
+            let len = match record {
+                Record::Event(event) => encoder.event(event, &mut room),
+                Record::Effect(effect) => encoder.effect(effect, &mut room),
+            };
+            if piece.len() + len > LONGEST_READ && !piece.is_empty() {
+                channel.send(&Reply::State(std::mem::take(&mut piece)));
+            }
+            piece.extend_from_slice(&room[..len]);
+        };
+        match whole {
+            true => self.machine.tell_state(&mut put).map_err(Halt::Refused)?,
+            false => self.machine.tell_end(&mut put),
+        }
+        channel.send(&Reply::State(piece));
+        Ok(Reply::Done)
     }
 
     pub(super) fn show_memory(&mut self, addr: u64, len: u32) -> Reply {

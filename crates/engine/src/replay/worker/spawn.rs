@@ -263,7 +263,7 @@ fn way_to(recording: &Recording, stream: StreamId) -> Result<Vec<StreamId>, Stri
     loop {
         let info = recording.streams().iter().find(|info| info.id == at);
         match info.map(|info| info.start.origin) {
-            Some(Origin::Exec { .. }) => break,
+            Some(Origin::Exec { .. } | Origin::Midst { .. }) => break,
             // A stream begins after its parent's: anything else is made up.
             Some(Origin::Fork { parent }) if parent < at => {
                 way.push(parent);

@@ -1,0 +1,248 @@
+//! All of a replayed process's memory, told so that another process can have the same: mappings in, changes and
+//! contents out.
+//!
+//! What a mapping shows by itself isn't told: zeroes, and the pages of the recording's files as they are there.
+
+use std::ops::Range;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use clew_recording::event::LONGEST_PIECE;
+use clew_recording::maps::{Change, OnFork, Source};
+
+use super::apply::OpenFile;
+use super::checksum::each_page;
+use super::log::pages;
+use super::mapping::{Backing, Mapping, PAGE};
+use super::{Memory, file, govern, host};
+use crate::{sys, syscall};
+
+/// Who is told.
+pub trait Told {
+    fn change(&mut self, change: &Change);
+    /// At most [`LONGEST_PIECE`] bytes.
+    fn contents(&mut self, addr: u64, bytes: &[u8]);
+}
+
+type Page = [u8; PAGE as usize];
+const ZEROES: Page = [0; PAGE as usize];
+
+impl Memory {
+    /// Tells all there is; or why that can't be told.
+    pub fn tell(&self, open_file: OpenFile, told: &mut dyn Told) -> Result<(), String> {
+        // Swapped out isn't never there: see `checksum`.
+        let all = host::swap_in_use();
+        told.change(&Change::Break(self.brk.end));
+        let mut contents = Vec::new();
+        for mapping in self.iter() {
+            self.tell_mapping(mapping, all, open_file, &mut contents, told)?;
+        }
+        if self.iter().any(|m| m.backing == Backing::Stack) {
+            told.change(&Change::Stack(self.stack_floor));
+        }
+        // Behind the mappings: one that is made forgets the images that it covers.
+        for image in &self.images {
+            told.change(&Change::Image {
+                file: image.file.into(),
+                pages: pages(&image.range),
+            });
+        }
+        self.tell_contents(&contents, told)?;
+        for range in govern::closed() {
+            told.change(&Change::Close(pages(&range)));
+        }
+        Ok(())
+    }
+
+    /// Tells of one mapping, or of each part of it that shows other memory; puts the pages whose contents are to be
+    /// told into `contents`, in order.
+    fn tell_mapping(
+        &self,
+        mapping: &Mapping,
+        all: bool,
+        open_file: OpenFile,
+        contents: &mut Vec<u64>,
+        told: &mut dyn Told,
+    ) -> Result<(), String> {
+        let range = mapping.start..mapping.end;
+        let no = |errno: i32| {
+            format!(
+                "shared memory: {}",
+                std::io::Error::from_raw_os_error(errno)
+            )
+        };
+        let mut at = range.start;
+        for (part, object, offset, size) in self.objects.shown_in(range.clone()).map_err(no)? {
+            if at < part.start {
+                self.tell_own(
+                    &mapping.slice(at, part.start),
+                    all,
+                    open_file,
+                    contents,
+                    told,
+                )?;
+            }
+            let source = Source::Object {
+                object,
+                offset,
+                size,
+                copy: None,
+            };
+            self.tell_map(&mapping.slice(part.start, part.end), source, told);
+            contents.extend(part.clone().step_by(PAGE as usize).filter(|&at| {
+                let mut page = ZEROES;
+                self.show(at, &mut page) && page != ZEROES
+            }));
+            at = part.end;
+        }
+        if at < range.end {
+            self.tell_own(
+                &mapping.slice(at, range.end),
+                all,
+                open_file,
+                contents,
+                told,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Memory of this process alone.
+    fn tell_own(
+        &self,
+        mapping: &Mapping,
+        all: bool,
+        open_file: OpenFile,
+        contents: &mut Vec<u64>,
+        told: &mut dyn Told,
+    ) -> Result<(), String> {
+        let Backing::File { file, offset, .. } = mapping.backing else {
+            self.tell_map(mapping, Source::Zero, told);
+            each_page(mapping, all, &mut |at| {
+                let mut page = ZEROES;
+                if self.show(at, &mut page) && page != ZEROES {
+                    contents.push(at);
+                }
+            });
+            return Ok(());
+        };
+        if let Some(name) = self.originals.copy(&file) {
+            let copy = open_file(name).map_err(|error| format!("file {name}: {error}"))?;
+            let different = self.different(mapping, offset, &copy)?;
+            if let Some(different) = different {
+                let source = Source::Copy {
+                    name: name.to_owned(),
+                    offset,
+                };
+                self.tell_map(mapping, source, told);
+                contents.extend(different);
+                return Ok(());
+            }
+        }
+        // As long as what can be read.
+        let mut end = mapping.start;
+        for at in (mapping.start..mapping.end).step_by(PAGE as usize) {
+            let mut page = ZEROES;
+            if self.show(at, &mut page) {
+                end = at + PAGE;
+                if page != ZEROES {
+                    contents.push(at);
+                }
+            }
+        }
+        let size = offset.saturating_add(end - mapping.start);
+        self.tell_map(mapping, Source::Logged { offset, size }, told);
+        Ok(())
+    }
+
+    fn tell_map(&self, mapping: &Mapping, source: Source, told: &mut dyn Told) {
+        let path = match mapping.backing {
+            Backing::File { file, .. } => self.originals.path(&file).unwrap_or_default().to_vec(),
+            _ => Vec::new(),
+        };
+        told.change(&Change::Map {
+            mapping: mapping.into(),
+            source,
+            path,
+        });
+        if mapping.on_fork != OnFork::default() {
+            told.change(&Change::OnFork {
+                pages: pages(&(mapping.start..mapping.end)),
+                what: mapping.on_fork,
+            });
+        }
+    }
+
+    /// The pages of a mapping that aren't as in the file; `None` if more or less of the file can be read than there is.
+    fn different(
+        &self,
+        mapping: &Mapping,
+        offset: u64,
+        copy: &OwnedFd,
+    ) -> Result<Option<Vec<u64>>, String> {
+        let no = |errno: i32| std::io::Error::from_raw_os_error(errno).to_string();
+        let size = file::stat(copy.as_raw_fd()).map_err(no)?.identity.size;
+        let mut different = Vec::new();
+        for at in (mapping.start..mapping.end).step_by(PAGE as usize) {
+            let place = offset + (at - mapping.start);
+            let mut here = ZEROES;
+            if self.show(at, &mut here) != (place < size) {
+                return Ok(None);
+            }
+            if place < size && here != read_page(copy, place).map_err(no)? {
+                different.push(at);
+            }
+        }
+        Ok(Some(different))
+    }
+
+    /// Pages that follow each other are told together.
+    fn tell_contents(&self, at: &[u64], told: &mut dyn Told) -> Result<(), String> {
+        let mut piece: Vec<u8> = Vec::with_capacity(LONGEST_PIECE);
+        let mut range: Range<u64> = 0..0;
+        for &at in at {
+            if at != range.end || piece.len() + PAGE as usize > LONGEST_PIECE {
+                if !piece.is_empty() {
+                    told.contents(range.start, &piece);
+                }
+                piece.clear();
+                range = at..at;
+            }
+            let from = piece.len();
+            piece.resize(from + PAGE as usize, 0);
+            if !self.show(at, &mut piece[from..]) {
+                return Err(format!("memory at {at:#x} can't be read"));
+            }
+            range.end = at + PAGE;
+        }
+        if !piece.is_empty() {
+            told.contents(range.start, &piece);
+        }
+        Ok(())
+    }
+}
+
+/// A page of a file; zeroes behind its end.
+fn read_page(file: &OwnedFd, at: u64) -> Result<Page, i32> {
+    let mut page = ZEROES;
+    let mut done = 0;
+    while done < page.len() {
+        let rest = &mut page[done..];
+        let fd = file.as_raw_fd();
+        // SAFETY: the kernel writes at most so many bytes there.
+        let read = unsafe {
+            syscall!(
+                libc::SYS_pread64,
+                fd,
+                rest.as_mut_ptr(),
+                rest.len(),
+                at + done as u64
+            )
+        };
+        match read {
+            0 => break,
+            read if sys::is_err(read) => return Err(-read as i32),
+            read => done += read as usize,
+        }
+    }
+    Ok(page)
+}
