@@ -52,7 +52,8 @@ export function redraw() {
 /** @param {number} a @param {number} b */
 export function zoom(a, b) {
   const whole = overview.to - overview.from;
-  const least = 1e-3;
+  // Some ticks: a few instructions fill the screen.
+  const least = Math.max(1e-3, whole / Math.max(1, overview.work) * 2);
   // All of it has a margin: what is at the very end is seen.
   const span = Math.min(Math.max(b - a, least), whole * 1.03);
   const first = overview.from - whole * 0.01;
@@ -146,6 +147,7 @@ function ruler() {
   const power = 10 ** Math.floor(Math.log10(span));
   const step = power * ([1, 2, 5, 10].find(n => n * power >= span) ?? 10);
   const { by, name } = unit(step * 10);
+  const digits = Math.max(0, -Math.floor(Math.log10(step / by) + 1e-9));
   pen.fillStyle = colours.faint;
   pen.strokeStyle = colours.line;
   pen.textAlign = 'left';
@@ -157,7 +159,7 @@ function ruler() {
     pen.moveTo(at, 0);
     pen.lineTo(at, height);
     const number = n * step / by;
-    pen.fillText(`${Number(number.toPrecision(9))} ${name}`, at + 4, 14);
+    pen.fillText(`${number.toFixed(digits)} ${name}`, at + 4, 14);
   }
   pen.stroke();
 }

@@ -1,6 +1,6 @@
 // The drawer: tabs, and lists of moments that one can filter, click and step through.
 
-import { ask, Cancelled, say } from './api.js';
+import { ask, attempt, Cancelled, say } from './api.js';
 import { $, base, compare, h, set, short, where } from './dom.js';
 import { show as showMarks } from './lanes.js';
 import { goTo, here, on, save, view } from './state.js';
@@ -96,7 +96,7 @@ export function moments(panel, moments, head, foot) {
         shown += row.hidden ? 0 : 1;
       });
       count.textContent = wanted ? `${shown} of ${moments.length}` : foot;
-      showMarks(view.stream, moments.filter((_, n) => !rows[n].hidden));
+      showMarks(view.stream, moments.filter((one, n) => !rows[n].hidden && (one.stream ?? view.stream) === view.stream));
     },
   });
   body.append(...rows);
@@ -106,7 +106,7 @@ export function moments(panel, moments, head, foot) {
     filter, count),
   h('table', {}, h('thead', {}, h('tr', {}, ['position', 'thread', ...head].map(text => h('th', {}, text)))), body));
   list = { moments, rows };
-  showMarks(view.stream, moments);
+  showMarks(view.stream, moments.filter(one => (one.stream ?? view.stream) === view.stream));
   mark();
 }
 
@@ -118,7 +118,7 @@ function go(one) {
 /** To the next moment of the list, or the one before. @param {number} by */
 export function walk(by) {
   if (!list || !here) return;
-  const shown = list.moments.filter((_, n) => !/** @type {any} */ (list).rows[n].hidden).sort((a, b) => compare(a.position, b.position));
+  const shown = list.moments.filter((one, n) => !/** @type {any} */ (list).rows[n].hidden && (one.stream ?? view.stream) === view.stream).sort((a, b) => compare(a.position, b.position));
   const next = by > 0 ? shown.find(one => compare(one.position, view.at) > 0)
     : [...shown].reverse().find(one => compare(one.position, view.at) < 0);
   if (next) go(next);
@@ -130,7 +130,7 @@ function mark() {
   let first = true;
   list.moments.forEach((one, n) => {
     const row = /** @type {any} */ (list).rows[n];
-    const order = compare(one.position, view.at);
+    const order = one.stream === undefined || one.stream === view.stream ? compare(one.position, view.at) : -1;
     row.classList.toggle('chosen', order === 0);
     row.classList.toggle('later', order > 0);
     if (order === 0 && first) {
@@ -152,22 +152,52 @@ export function field(panel, label, value, then) {
   return input;
 }
 
-/** @param {any} panel */
-function output(panel) {
-  asked(panel, 'output', { stream: view.stream, most: 10000 }, 'output', told => {
-    /** @type {Moment[]} */ const all = [];
-    // A write may be several lines: each of them leads to it.
-    for (const one of told) {
-      const lines = one.text.split('\n');
-      if (lines[lines.length - 1] === '') lines.pop();
-      for (const line of lines) {
-        all.push({
-          position: one.position, thread: one.thread, text: line,
-          cells: [h('span', { class: one.to === 2 ? 'written error' : 'written' }, line), one.whole ? '' : h('i', { class: 'faint' }, 'in part')],
-        });
-      }
+/** A write may be several lines: each of them leads to it. @param {any[]} told @param {number} stream @returns {Moment[]} */
+function written(told, stream) {
+  /** @type {Moment[]} */ const all = [];
+  for (const one of told) {
+    const lines = one.text.split('\n');
+    if (lines[lines.length - 1] === '') lines.pop();
+    for (const line of lines) {
+      all.push({
+        position: one.position, thread: one.thread, stream, text: line,
+        cells: [h('span', { class: one.to === 2 ? 'written error' : 'written' }, line), one.whole ? '' : h('i', { class: 'faint' }, 'in part')],
+      });
     }
-    moments(panel, all, ['written', ''], foot(told.length < 10000, all.length, 'line'));
+  }
+  return all;
+}
+
+/** @param {any} panel @param {string} about */
+function output(panel, about) {
+  if (streams.length > 1) {
+    panel.append(h('div', { class: 'tools' }, about === 'all'
+      ? h('button', { class: 'small', onclick: () => open('output', '') }, 'of this process only')
+      : h('button', { class: 'small', onclick: () => open('output', 'all') }, `of all ${streams.length} programs`),
+    h('button', { class: 'small', onclick: () => open('search', 'write(') }, 'all writes, also to files')));
+  }
+  if (about !== 'all') {
+    asked(panel, 'output', { stream: view.stream, most: 10000 }, 'output', told => {
+      const all = written(told, view.stream);
+      moments(panel, all, ['written', ''], foot(told.length < 10000, all.length, 'line'));
+    });
+    return;
+  }
+  const mine = turn;
+  const { signal } = waiting;
+  const label = 'output of all programs';
+  attempt(async () => {
+    /** @type {(Moment & {x: number})[]} */ const all = [];
+    for (const one of streams) {
+      const told = await ask('output', { stream: one.stream, most: 10000 }, { label, signal });
+      const xs = await ask('places', { stream: one.stream, positions: told.map((/** @type {any} */ write) => write.position) });
+      told.forEach((/** @type {any} */ write, /** @type {number} */ n) => all.push(...written([write], one.stream).map(line => ({ ...line, x: xs[n] }))));
+    }
+    if (mine !== turn) return;
+    // As it came: by the time of the write.
+    all.sort((a, b) => a.x - b.x);
+    for (const one of all) one.cells.unshift(h('span', { class: 'faint' }, names.get(one.stream ?? 0) ?? ''));
+    moments(panel, all, ['program', 'written', ''], foot(true, all.length, 'line'));
   });
 }
 
@@ -267,7 +297,13 @@ function search(panel, about) {
   });
 }
 
-export function start() {
+/** Programs of the recording. @type {any[]} */ let streams = [];
+/** @type {Map<number, string>} */ let names = new Map();
+
+/** @param {any} recording */
+export function start(recording) {
+  streams = recording.streams;
+  names = new Map(streams.map(one => [one.stream, `${base(one.argv[0] ?? one.exe)} ${one.pid}`]));
   tab('output', { title: 'Output', hint: 'What it wrote: click a line to go to the write that made it', draw: output });
   tab('line', { title: 'Line', hint: 'All times that a line was executed, and values there', draw: line });
   tab('history', { title: 'History', hint: 'All changes of a value', draw: history });

@@ -163,7 +163,8 @@ async function start() {
   document.title = `${recording.name} · clew`;
   set($('name'), h('b', {}, recording.name));
   $('name').title = recording.folder;
-  for (const part of [lists, analyses, order, code]) part.start();
+  lists.start(recording);
+  for (const part of [analyses, order, code]) part.start();
   notebook.start(recording);
   values.start();
   source.start();

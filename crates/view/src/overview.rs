@@ -282,6 +282,7 @@ impl Overview {
             "from": self.from,
             "to": self.to,
             "events": self.events,
+            "work": self.courses.iter().filter_map(|course| course.work.last()).sum::<u64>(),
             "lanes": lanes,
             "streams": streams,
             "calls": names,
