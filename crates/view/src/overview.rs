@@ -233,7 +233,7 @@ impl Overview {
                     _ => {}
                 }
                 course.work.push(work);
-                if number % 65_536 == 0 {
+                if number.is_multiple_of(65_536) {
                     job.set_progress((read + reader.raw()) as f64 / all.max(1) as f64);
                     if job.is_cancelled() {
                         return Err("cancelled".into());
@@ -587,7 +587,11 @@ mod tests {
             x: n as f64,
             event: n,
             stream: 1,
-            kind: if n % 7 == 0 { Kind::Signal } else { Kind::Call },
+            kind: if n.is_multiple_of(7) {
+                Kind::Signal
+            } else {
+                Kind::Call
+            },
             detail: 0,
         };
         let lane = Lane {
