@@ -70,6 +70,7 @@ fn main() {
         same_heap(&dir, sort, &["--parallel=1", &input], "gcc", None)
     }));
     trials.push(Trial::test("alerts/notable", notable));
+    trials.push(Trial::test("alerts/races", races));
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
@@ -256,6 +257,34 @@ fn notable() -> Result<(), Failed> {
     match found == expected && ran.status.code() == Some(0) {
         true => Ok(()),
         false => Err(format!("expected {expected:?}, found {found:?}").into()),
+    }
+}
+
+/// Data races are among the alerts if somebody asks.
+fn races() -> Result<(), Failed> {
+    let dir = scratch::fresh("zoo.alerts.races");
+    let program = dir.join("program");
+    build(
+        &scratch::sources().join("guests/bugs/lost_update.c"),
+        &program,
+        &[],
+    )?;
+    let clew = clew::path().display().to_string();
+    let program = program.display().to_string();
+    run(&dir, &[&clew, "record", "-n", "rec", "--", &program], "")?;
+    let ran = run(&dir, &[&clew, "alerts", "rec", "--races", "--json"], "")?;
+    let told: Value = serde_json::from_slice(&ran.stdout)
+        .map_err(|why| format!("{why}: {}", String::from_utf8_lossy(&ran.stderr)))?;
+    let alerts = told["alerts"].as_array().cloned().unwrap_or_default();
+    let right = alerts.iter().any(|alert| {
+        let text = alert["text"].as_str().unwrap_or("");
+        alert["kind"] == "race"
+            && alert["site"]["line"] == 32
+            && text.contains("thread 1's write at lost_update.c:34")
+    });
+    match right {
+        true => Ok(()),
+        false => Err(format!("{told:#}").into()),
     }
 }
 

@@ -1,6 +1,8 @@
 //! `clew probe`: debug code inside an exact replay. In: the command line. Out: what the debug code prints, and whether the
 //! replay is still what was recorded.
 
+mod files;
+
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Write};
@@ -54,6 +56,10 @@ pub struct Probe {
     /// Put what the debug code prints there
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+
+    /// Let the debug code read and write files below this folder; it has no others
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["print", "parallel"])]
+    pub allow_files: Option<PathBuf>,
 
     /// Begin each line that it prints with its position
     #[arg(long)]
@@ -210,11 +216,17 @@ fn compiled(line: &Probe, debugger: &mut Debugger, out: &mut Out<'_>) -> i32 {
             most_ticks: line.most_ticks,
         },
     };
-    let prepared = match clew_probe::prepare(debugger, &request) {
+    let folder = match line.allow_files.as_deref().map(files::read).transpose() {
+        Ok(folder) => folder,
+        Err(why) => return wrong(&why),
+    };
+    let mut prepared = match clew_probe::prepare(debugger, &request) {
         Ok(prepared) => prepared,
         Err(clew_probe::Error::Debugger(error)) => return failed(&error),
         Err(error) => return wrong(&error.to_string()),
     };
+    let mut writer = folder.as_ref().map(files::Writer::new);
+    prepared.module.files = folder;
     for note in &prepared.notes {
         eprintln!("clew: {}", text::plain(note));
     }
@@ -222,8 +234,9 @@ fn compiled(line: &Probe, debugger: &mut Debugger, out: &mut Out<'_>) -> i32 {
         return wrong(&format!("--parallel can't be used: {why}"));
     }
     let way = (&line.from[..], &line.to[..]);
-    let (failures, probed) = run(debugger, &prepared, way, line.parallel, out);
+    let (mut failures, probed) = run(debugger, &prepared, way, line.parallel, out, &mut writer);
     done(debugger);
+    failures.extend(writer.map(|writer| writer.failed).unwrap_or_default());
     for words in &failures {
         eprintln!("clew: {}", text::plain(words));
     }
@@ -250,6 +263,7 @@ fn run(
     way: (&str, &str),
     parts: bool,
     out: &mut Out<'_>,
+    files: &mut Option<files::Writer>,
 ) -> (Vec<String>, clew_debugger::Result<Probed>) {
     let mut failures = Vec::new();
     let labels = &prepared.labels;
@@ -261,6 +275,16 @@ fn run(
                     out.put(at.as_ref(), probe.map_or("", |label| label), fd, &bytes);
                 }
                 Told::Failed(failed) => failures.push(failed),
+                Told::Wrote { name, at, bytes } => {
+                    if let Some(files) = files {
+                        files.write(&name, at, &bytes);
+                    }
+                }
+                Told::Emptied { name } => {
+                    if let Some(files) = files {
+                        files.empty(&name);
+                    }
+                }
             }
         }
         let _ = out.to.flush();
@@ -314,7 +338,14 @@ pub fn told(debugger: &mut Debugger, probes: &[(String, String)]) -> Result<Stri
         json: false,
         begins: true,
     };
-    let (failures, probed) = run(debugger, &prepared, ("start", "end"), false, &mut out);
+    let (failures, probed) = run(
+        debugger,
+        &prepared,
+        ("start", "end"),
+        false,
+        &mut out,
+        &mut None,
+    );
     drop(out);
     let mut told = String::from_utf8_lossy(&printed).into_owned();
     if !told.is_empty() && !told.ends_with('\n') {

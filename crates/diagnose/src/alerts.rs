@@ -1,16 +1,18 @@
 //! Everything notable in a recorded program's life. In: a debugger. Out: crashes, assertions, signals, exceptions, panics,
-//! sanitizers' reports, calls that failed in unusual ways, wrong frees, deadlocks, long waits, failed children; in order,
+//! sanitizers' reports, calls that failed in unusual ways, wrong frees, deadlocks, data races, long waits, failed children; in order,
 //! with positions.
 
 use std::collections::HashMap;
 
 use clew_calls::names;
+use clew_order::races::{Suppressions, races};
 use clew_recording::event::{Call, Cause, End, Event, ThreadId};
 use clew_recording::summary::{self, End as ProcessEnd};
 use clew_timeline::{Mark, Position};
 use serde::Serialize;
 
 use crate::Result;
+use crate::delta::trace::ordered;
 use crate::heap::Wrong;
 use crate::scene::{Scene, Site};
 
@@ -68,6 +70,7 @@ pub enum Kind {
     FailedCall,
     WrongFree,
     Deadlock,
+    Race,
     LongWait,
     Child,
     Exit,
@@ -88,6 +91,7 @@ impl Kind {
             Kind::FailedCall => "failed call",
             Kind::WrongFree => "wrong free",
             Kind::Deadlock => "deadlock",
+            Kind::Race => "race",
             Kind::LongWait => "long wait",
             Kind::Child => "child",
             Kind::Exit => "exit",
@@ -135,8 +139,8 @@ struct Finder<'a, 'b> {
     counts: HashMap<Kind, usize>,
 }
 
-/// Looks for them all.
-pub fn alerts(scene: &mut Scene<'_>) -> Result<Alerts> {
+/// Looks for them all; for data races only if somebody asks, because that takes another replay.
+pub fn alerts(scene: &mut Scene<'_>, races: bool) -> Result<Alerts> {
     let mut finder = Finder {
         scene,
         found: Vec::new(),
@@ -147,6 +151,9 @@ pub fn alerts(scene: &mut Scene<'_>) -> Result<Alerts> {
     finder.of_heap()?;
     finder.of_output()?;
     finder.of_children();
+    if races {
+        finder.of_races()?;
+    }
     let Finder {
         scene,
         mut found,
@@ -185,6 +192,35 @@ impl Finder<'_, '_> {
                 at,
             });
         }
+    }
+
+    /// Accesses that nothing orders.
+    fn of_races(&mut self) -> Result<()> {
+        let stream = self.scene.debugger.stream();
+        let log = self.scene.debugger.recording().stream(stream);
+        let log = log.map_err(|error| crate::Error::Recording(error.to_string()))?;
+        let (timeline, program) = self.scene.debugger.timeline_and_program();
+        let found = races(timeline, program, log, &Suppressions::default()).map_err(ordered)?;
+        for race in found.races.iter().filter(|race| race.hidden.is_none()) {
+            let at = race.second.position.as_ref();
+            let Some(at) = at.and_then(|at| at.parse().ok()) else {
+                continue;
+            };
+            let variable = race.variable.as_ref().map(|name| format!("`{name}`"));
+            let text = format!(
+                "{} of {}, and thread {}'s {} at {}: nothing orders them",
+                race.second.what,
+                variable.unwrap_or_else(|| format!("{:#x}", race.address)),
+                race.first.thread,
+                race.first.what,
+                race.first
+                    .line
+                    .short()
+                    .unwrap_or_else(|| "code without lines".into()),
+            );
+            self.add(Kind::Race, at, race.second.thread, text);
+        }
+        Ok(())
     }
 
     /// What the log tells without being replayed.

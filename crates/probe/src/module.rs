@@ -62,5 +62,6 @@ pub fn read(file: &[u8], probes: Vec<Probe>, how: How) -> Result<Module, Error> 
         strict: how.strict,
         stop_at_errors: how.stop_at_errors,
         most_ticks: how.most_ticks,
+        files: None,
     })
 }

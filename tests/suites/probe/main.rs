@@ -1,6 +1,7 @@
 //! Debug code inside exact replays: what it prints is what the program was, and the program stays what was recorded.
 
 mod events;
+mod files;
 mod going;
 mod languages;
 mod limits;
@@ -47,6 +48,7 @@ fn main() {
         Trial::test("parts", going::parts),
         Trial::test("whole program", reading::whole_program),
         Trial::test("clang", reading::clang).with_ignored_flag(!reading::has_clang()),
+        Trial::test("files", files::allowed),
         Trial::test("writes", limits::writes),
         Trial::test("failures", limits::failures),
         Trial::test("undone", limits::undone),

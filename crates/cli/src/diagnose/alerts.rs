@@ -16,8 +16,8 @@ pub fn alerts(line: &Alerts, envp: &[&CStr]) -> i32 {
         Ok(opened) => opened,
         Err(status) => return status,
     };
-    let found =
-        Scene::new(&mut debugger).and_then(|mut scene| clew_diagnose::alerts::alerts(&mut scene));
+    let found = Scene::new(&mut debugger)
+        .and_then(|mut scene| clew_diagnose::alerts::alerts(&mut scene, line.races));
     let found = match found {
         Ok(found) => found,
         Err(error) => return failed(&error),

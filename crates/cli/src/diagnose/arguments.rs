@@ -38,6 +38,10 @@ pub struct Alerts {
     #[arg(value_name = "REC")]
     pub recording: Option<String>,
 
+    /// Tell data races too: takes another replay
+    #[arg(long)]
+    pub races: bool,
+
     #[command(flatten)]
     pub which: Which,
 }

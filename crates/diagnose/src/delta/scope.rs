@@ -141,7 +141,7 @@ impl Failure {
                     code.push(frame.lookup);
                 }
             }
-            functions.extend(self.functions.drain(..));
+            functions.append(&mut self.functions);
             let mut seen = HashSet::new();
             functions.retain(|name| seen.insert(name.clone()));
             self.functions = functions;

@@ -3,6 +3,7 @@
 //!
 //! What a schedule can't choose is when a timer or another process sends a signal: there is nothing to try then.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use clew_debugger::Debugger;
@@ -19,6 +20,7 @@ use super::trace::{line_number, ordered};
 use crate::Result;
 use clew_order::Names;
 
+const SIGRETURN: u32 = 15;
 const KILL: u32 = 62;
 const TKILL: u32 = 200;
 const TGKILL: u32 = 234;
@@ -32,6 +34,18 @@ struct Sent {
     sender: ThreadId,
     over: Point,
     to: ThreadId,
+    /// When the handler began, and how long it took in the ticks of its thread's life.
+    came: u64,
+    took: u64,
+}
+
+/// The same, by events: the call, the handler's beginning and its end.
+struct Delivered {
+    call: u64,
+    sender: ThreadId,
+    to: ThreadId,
+    came: u64,
+    left: u64,
 }
 
 /// A run: what its threads did outside of handlers, and who sent signals.
@@ -50,7 +64,7 @@ pub fn handled(
     let mut debugger = open(folder)?;
     let stream = debugger.stream();
     let mut calls: Vec<(u64, ThreadId, i32)> = Vec::new();
-    let mut delivered: Vec<(u64, ThreadId, ThreadId)> = Vec::new();
+    let mut delivered: Vec<Delivered> = Vec::new();
     debugger.events(|event, number, thread| {
         match event {
             Event::Call(call) if [KILL, TKILL, TGKILL].contains(&call.nr) => {
@@ -60,14 +74,25 @@ pub fn handled(
             Event::Signal { signo, .. } => {
                 let by = |one: &&(u64, ThreadId, i32)| one.1 != thread && one.2 == *signo;
                 if let Some(&(call, sender, _)) = calls.iter().rev().find(by) {
-                    delivered.push((call, sender, thread));
+                    delivered.push(Delivered {
+                        call,
+                        sender,
+                        to: thread,
+                        came: number,
+                        left: number,
+                    });
+                }
+            }
+            Event::Call(call) if call.nr == SIGRETURN => {
+                let last = delivered.iter_mut().rfind(|one| one.to == thread);
+                if let Some(last) = last.filter(|last| last.left == last.came) {
+                    last.left = number;
                 }
             }
             _ => {}
         }
         true
     })?;
-    delivered.dedup();
     let log = debugger.recording().stream(stream);
     let log = log.map_err(|error| crate::Error::Recording(error.to_string()))?;
     let (_, lives) = busiest(debugger.recording())?;
@@ -95,23 +120,31 @@ pub fn handled(
             event: one.at.event,
         });
     }
-    let over: Vec<(u64, u64)> = delivered.iter().map(|one| (one.0, 0)).collect();
-    let over = turns::points(folder, stream, &over)?;
-    let sent = delivered
-        .iter()
-        .zip(over)
-        .map(|(&(event, sender, to), over)| Sent {
-            event,
-            sender,
-            over,
-            to,
+    let each = |one: &Delivered| [one.call, one.came, one.left];
+    let mut events: Vec<u64> = delivered.iter().flat_map(each).collect();
+    events.sort_unstable();
+    events.dedup();
+    let marks: Vec<(u64, u64)> = events.iter().map(|event| (*event, 0)).collect();
+    let points = turns::points(folder, stream, &marks)?;
+    let points: HashMap<u64, Point> = events.into_iter().zip(points).collect();
+    let at = |event: u64| points.get(&event).copied().unwrap_or_default();
+    let mut sent = Vec::new();
+    for one in &delivered {
+        sent.push(Sent {
+            event: one.call,
+            sender: one.sender,
+            over: at(one.call),
+            to: one.to,
+            came: one.came,
+            took: at(one.left).ticks.saturating_sub(at(one.came).ticks),
         });
+    }
     Ok(Handled {
         lines: own
             .iter()
             .map(|one| line_number(&names, one.site))
             .collect(),
-        sent: sent.collect(),
+        sent,
         course: Course::new(Profile {
             process: turns::of(folder)?.process,
             lives,
@@ -139,6 +172,35 @@ impl Handled {
         accesses.partition_point(|access| access.event < event)
     }
 
+    /// A turn that ends right behind an access. Handlers that don't run before it this time, because nobody sends their signals,
+    /// took ticks of the thread's life.
+    fn hold_after(&self, p: usize) -> Turn {
+        let access = self.access(p);
+        let missing = self.sent.iter().filter(|sent| {
+            sent.to == access.thread && sent.came <= access.event && !self.sends(sent, p)
+        });
+        let missing: u64 = missing.map(|sent| sent.took).sum();
+        let mut from = access.point;
+        from.ticks = from.ticks.saturating_sub(missing);
+        Turn {
+            thread: access.thread,
+            end: End::Near {
+                from,
+                pc: access.pc,
+                after: true,
+            },
+        }
+    }
+
+    /// Whether a signal is sent by who follows the run up to an access: threads go on until they touch what is shared again.
+    fn sends(&self, sent: &Sent, p: usize) -> bool {
+        let own = |n: &usize| self.access(*n).thread == sent.sender;
+        let follows = (0..p).any(|n| own(&n));
+        let all = self.course.profile().accesses.len();
+        let next = (p..all).find(own);
+        follows && next.is_none_or(|next| self.access(next).event > sent.event)
+    }
+
     /// Schedules in which the signal comes right behind the interrupted thread's first access.
     pub fn forced(&self, key: &Key) -> Vec<Script> {
         let Some((first, _)) = key.sites.iter().find(|(_, handler)| !handler) else {
@@ -149,7 +211,7 @@ impl Handled {
             let before = self.on(sent.to, *first, 0..self.behind(sent.event));
             for &p in before.iter().rev().take(MOST) {
                 let then = [
-                    self.course.turn(Place::after(p)),
+                    self.hold_after(p),
                     Turn {
                         thread: sent.sender,
                         end: End::At(sent.over),

@@ -2,10 +2,11 @@
 //! what they print, as it comes, and how often each ran, in the buffer's place.
 //!
 //! The guest isn't changed by it: registers, ticks and answers of time calls are set aside while debug code runs
-//! (`run`), which has memory of its own (`space`), and system calls that are answered here (`answers`). What it may do to
-//! the world is what any replay may: nothing. At the end registers and memory are compared with the recording's checksums.
+//! (`run`), which has memory of its own (`space`), and system calls that are answered here (`answers`), and of files
+//! what it was given (`files`). What it may do to the world is what any replay may: nothing. At the end registers and memory are compared with the recording's checksums.
 
 mod answers;
+mod files;
 mod run;
 mod space;
 

@@ -11,6 +11,7 @@ use std::io;
 use rustc_hash::FxHashMap;
 
 use super::answers::Answer;
+use super::files::Files;
 use super::space::{self, Space};
 use crate::cache::CodeCache;
 use crate::context::{Exit, Fault, GsBlock, RAX, RDI, RSP, Regs, Values, Xsave};
@@ -68,6 +69,7 @@ pub struct Runner {
     /// Pages of the program's memory that were written by the probe that runs, as they were.
     kept: FxHashMap<u64, Vec<u8>>,
     pub(super) undone: u64,
+    pub(super) files: Option<Files>,
     told: Vec<Told>,
     told_bytes: usize,
     hit: Option<Hit>,
@@ -126,7 +128,7 @@ enum Ended {
 
 impl Runner {
     /// Loads a module and runs its start.
-    pub fn start(machine: &mut Machine, module: Module) -> Result<Runner, String> {
+    pub fn start(machine: &mut Machine, mut module: Module) -> Result<Runner, String> {
         let space = Space::load(&module.segments)?;
         let no_room = |error: io::Error| format!("no room for a probe's code: {error}");
         let own = machine.code.confined(Confined::Module).map_err(no_room)?;
@@ -149,6 +151,7 @@ impl Runner {
             },
             kept: FxHashMap::default(),
             undone: 0,
+            files: module.files.take().map(Files::new),
             told: Vec::new(),
             told_bytes: 0,
             hit: None,
@@ -511,6 +514,15 @@ impl Runner {
         });
     }
 
+    /// The same of its files.
+    pub(super) fn tell_file(&mut self, told: Told) {
+        if let Told::Wrote { bytes, .. } = &told {
+            self.told_bytes += bytes.len();
+        }
+        self.told_bytes += 2 * OVERHEAD;
+        self.told.push(told);
+    }
+
     /// Is there enough to be handed over?
     pub fn is_much(&self) -> bool {
         self.told_bytes >= MUCH
@@ -525,6 +537,8 @@ impl Runner {
                 + match &told {
                     Told::Output { bytes, .. } => bytes.len(),
                     Told::Failed(failed) => OVERHEAD + 8 * failed.stack.len(),
+                    Told::Wrote { name, bytes, .. } => name.len() + bytes.len(),
+                    Told::Emptied { name } => name.len(),
                 };
             if bytes + len > 2 * MUCH && !some.is_empty() {
                 all.push(std::mem::take(&mut some));

@@ -38,6 +38,20 @@ pub struct Module {
     pub stop_at_errors: bool,
     /// More ticks than these are an endless loop.
     pub most_ticks: u64,
+    /// What it has of files.
+    pub files: Option<Folder>,
+}
+
+/// A folder that debug code may read and write, as it is when that begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Folder {
+    /// Absolute.
+    pub path: String,
+    /// Where names begin that aren't.
+    pub here: String,
+    /// Below it, with slashes between.
+    pub folders: Vec<String>,
+    pub files: Vec<(String, Vec<u8>)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,6 +99,15 @@ pub enum Told {
         bytes: Vec<u8>,
     },
     Failed(Failed),
+    /// A file of the folder was written, from there on; or it is empty now.
+    Wrote {
+        name: String,
+        at: u64,
+        bytes: Vec<u8>,
+    },
+    Emptied {
+        name: String,
+    },
 }
 
 /// A probe's turn.
