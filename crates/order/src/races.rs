@@ -135,7 +135,11 @@ pub fn races(
         // Atomic loads and stores look like others; where they were put into the program, its debugging information says so.
         let told: Vec<u64> = pairs
             .iter()
-            .filter(|pair| [pair.first.site, pair.second.site].iter().any(|&s| is_atomic(&modules, s)))
+            .filter(|pair| {
+                [pair.first.site, pair.second.site]
+                    .iter()
+                    .any(|&s| is_atomic(&modules, s))
+            })
             .map(|pair| pair.addr)
             .collect();
         if found.knows(told) && passes < MOST_PASSES {
@@ -169,12 +173,15 @@ fn is_atomic(modules: &clew_symbols::Modules, site: u64) -> bool {
     };
     let places = image.module.places_at(image.local(site));
     let places = places.unwrap_or_default();
-    places.iter().filter_map(|place| place.function.as_deref()).any(|name| {
-        let last = name.rsplit("::").find(|part| !part.starts_with('<'));
-        let last = last.unwrap_or(name);
-        ATOMIC.iter().any(|known| name.contains(known))
-            && ATOMICALLY.iter().any(|known| last.contains(known))
-    })
+    places
+        .iter()
+        .filter_map(|place| place.function.as_deref())
+        .any(|name| {
+            let last = name.rsplit("::").find(|part| !part.starts_with('<'));
+            let last = last.unwrap_or(name);
+            ATOMIC.iter().any(|known| name.contains(known))
+                && ATOMICALLY.iter().any(|known| last.contains(known))
+        })
 }
 
 struct Teller<'a> {
