@@ -34,6 +34,12 @@ fn main() {
     trials.push(test("positions and stacks", positions));
     trials.push(test("a planted race is named", planted));
     trials.push(test("atomics on the heap", heap_atomics));
+    trials.push(test("hunted for", || {
+        let program = guest("unlocked", &[]);
+        let words = ["hunt", "--fail-if", "race", "--runs", "2", "--"];
+        let told = ask(&[&words[..], &[program.to_str().unwrap()]].concat(), 0);
+        assert!(told.contains("race on shared: unlocked.c:"), "{told}");
+    }));
     trials.push(test("the same as ThreadSanitizer", sanitizer));
     tests(trials)
 }

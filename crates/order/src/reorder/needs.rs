@@ -350,31 +350,31 @@ impl Mapped {
     }
 }
 
-/// What is changed by a change of mappings; all of it where that isn't told.
-fn changed(bytes: &[u8]) -> Vec<Range<u64>> {
-    let all = 0..u64::MAX;
+/// What is changed by a change of mappings, in up to two places; all of it where that isn't told.
+fn changed(bytes: &[u8]) -> [Range<u64>; 2] {
+    let one = |start: u64, end: u64| [start..end, 0..0];
     match Change::decode(bytes) {
-        Ok(Change::Map { mapping, .. }) => vec![mapping.pages.start..mapping.pages.end],
+        Ok(Change::Map { mapping, .. }) => one(mapping.pages.start, mapping.pages.end),
         Ok(
             Change::Image { pages, .. }
             | Change::Unmap(pages)
             | Change::Protect { pages, .. }
             | Change::Discard { pages, .. }
             | Change::OnFork { pages, .. },
-        ) => vec![pages.start..pages.end],
+        ) => one(pages.start, pages.end),
         Ok(Change::Move {
             old,
             old_len,
             new,
             new_len,
             ..
-        }) => vec![
+        }) => [
             old..old.saturating_add(old_len),
             new..new.saturating_add(new_len),
         ],
         // The heap has one end, whoever moves it.
-        Ok(Change::Break(_)) => vec![0..1],
-        _ => vec![all],
+        Ok(Change::Break(_)) => one(0, 1),
+        _ => one(0, u64::MAX),
     }
 }
 
@@ -428,7 +428,8 @@ fn by_log(units: &mut Units, lives: &Lives) {
         }
         for effect in &kept.effects {
             if let KeptEffect::Map(bytes) = effect {
-                for range in changed(bytes) {
+                let changed = changed(bytes).into_iter();
+                for range in changed.filter(|range| !range.is_empty()) {
                     mapped.touch(units, range, unit);
                 }
             }
