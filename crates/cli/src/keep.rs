@@ -1,8 +1,8 @@
-//! `clew record --keep-if`: a recording stays if its run ended in a certain way, and leaves nothing behind if not. In: what
-//! is to be kept. Out: the program's own status.
+//! `clew record --keep-if`, `--from`, `--to`: a recording stays if its run ended in a certain way, or a region of it. In:
+//! what is to be kept. Out: the program's own status.
 //!
 //! The run is a child's. This process waits for it, judges, and of a tree of processes keeps those that failed and what
-//! their replays need.
+//! their replays need; or cuts the region out.
 
 use std::collections::BTreeSet;
 use std::ffi::CStr;
@@ -18,6 +18,7 @@ use clew_hunt::measure::wait_for_writer;
 use clew_hunt::run::{Ended, Outcome};
 use clew_recording::cut;
 use clew_recording::event::StreamId;
+use clew_recording::meta::Meta;
 use clew_recording::reader::{FILES, Recording};
 use clew_recording::summary::{self, End, Summary};
 use clew_recording::{landings, log};
@@ -73,7 +74,12 @@ pub fn record(line: &Record, envp: &[&CStr]) -> i32 {
         wait_for_writer(&folder);
     }
     match judge(line, &folder, &ended) {
-        Ok(Some(why)) => kept(line, envp, &folder, &why),
+        Ok(Some(why)) => {
+            if line.from.is_some() || line.to.is_some() {
+                region(line, &folder);
+            }
+            kept(line, envp, &folder, &why);
+        }
         Ok(None) => {
             let _ = fs::remove_dir_all(&folder);
         }
@@ -146,6 +152,9 @@ fn judge(line: &Record, folder: &Path, ended: &Ended) -> Result<Option<String>, 
         took: Duration::ZERO,
         race: None,
     };
+    if line.keep_if.is_empty() {
+        return Ok(Some(outcome.ended.to_string()));
+    }
     let mut printed = false;
     for condition in &line.keep_if {
         let conditions = match condition {
@@ -189,6 +198,44 @@ fn output(folder: &Path) -> Result<(Vec<u8>, Vec<u8>), String> {
     }
 }
 
+/// Puts the region that is asked for in the place of the whole recording; says so if there is none.
+fn region(line: &Record, folder: &Path) {
+    if let Err(error) = cut_out(line, folder) {
+        let name = recordings::name(folder);
+        let text = format!("no region was cut out, all of {name} is kept: {error}");
+        eprintln!("clew: {}", text::plain(&text));
+    }
+}
+
+fn cut_out(line: &Record, folder: &Path) -> Result<(), String> {
+    let name = recordings::name(folder);
+    let new = folder.with_file_name(format!(".{name}.region.{}", std::process::id()));
+    let exe = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
+    let mut command = Command::new(exe);
+    command.arg("cut").arg(folder).arg("-o").arg(&new);
+    for (word, when) in [("--from", &line.from), ("--to", &line.to)] {
+        if let Some(when) = when {
+            command.arg(word).arg(when);
+        }
+    }
+    let made = command.stdin(Stdio::null()).output();
+    let made = made.map_err(|error| error.to_string())?;
+    if !made.status.success() {
+        let said = String::from_utf8_lossy(&made.stderr).into_owned();
+        let said = said.trim();
+        return Err(said.strip_prefix("clew: ").unwrap_or(said).to_owned());
+    }
+    let words = |error: &dyn std::fmt::Display| error.to_string();
+    let mut meta = Meta::read(&new).map_err(|error| words(&error))?;
+    meta.name = name;
+    if let Some(region) = &mut meta.region {
+        region.of = "a run that isn't kept".into();
+    }
+    meta.write(&new).map_err(|error| words(&error))?;
+    fs::remove_dir_all(folder).map_err(|error| words(&error))?;
+    fs::rename(&new, folder).map_err(|error| words(&error))
+}
+
 /// Says that a recording is kept, and how it is opened.
 fn kept(line: &Record, envp: &[&CStr], folder: &Path, why: &str) {
     note_latest(line, envp, folder);
@@ -197,7 +244,8 @@ fn kept(line: &Record, envp: &[&CStr], folder: &Path, why: &str) {
         None => recordings::name(folder),
     };
     let mut more = String::new();
-    if line.keep_if.iter().any(|what| matches!(what, KeepIf::Fail)) {
+    let whole = line.from.is_none() && line.to.is_none();
+    if whole && line.keep_if.iter().any(|what| matches!(what, KeepIf::Fail)) {
         match reduce(folder) {
             Ok(0) => {}
             Ok(dropped) => {

@@ -32,7 +32,7 @@ pub fn record(line: &Record, envp: &[&CStr]) -> i32 {
     if let Some(how) = line.weave {
         return crate::weave::record(line, how, envp);
     }
-    if !line.keep_if.is_empty() {
+    if !line.keep_if.is_empty() || line.from.is_some() || line.to.is_some() {
         return crate::keep::record(line, envp);
     }
     make(line, envp, None)

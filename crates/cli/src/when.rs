@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clew_calls::names;
 use clew_debugger::{Debugger, Direction, Left, Spot, StopReason};
-use clew_recording::event::{Deed, Event, Record, StreamId};
+use clew_recording::event::{Deed, Event, Place, Record, StreamId};
 use clew_recording::reader::{ReadError, Recording};
 use clew_timeline::{Position, Target, Timeline};
 use regex_lite::Regex;
@@ -82,6 +82,11 @@ impl FromStr for When {
             spot => Ok(When::Line { spot, number }),
         }
     }
+}
+
+/// A word that names a moment, for who passes it on.
+pub fn word(text: &str) -> Result<String, String> {
+    text.parse::<When>().map(|_| text.to_owned())
 }
 
 /// A whole number: 10000, 10,000, 5e9.
@@ -173,7 +178,7 @@ fn first(
 /// Where an event is due.
 fn before(recording: &Recording, stream: StreamId, number: u64) -> Result<Target, Failed> {
     let mut reader = recording.stream(stream).map_err(unreadable)?;
-    let mut place = Default::default();
+    let mut place = Place::default();
     while reader.position() < number
         && let Some(record) = reader.next().map_err(unreadable)?
     {
@@ -181,7 +186,6 @@ fn before(recording: &Recording, stream: StreamId, number: u64) -> Result<Target
             place = event.place();
         }
     }
-    let place: clew_recording::event::Place = place;
     Ok(Target::Position(Position {
         event: number - 1,
         ticks: place.ticks,
@@ -198,9 +202,9 @@ fn failed(error: clew_debugger::Error) -> Failed {
     Failed(WRONG, error.to_string())
 }
 
-fn place(position: &str) -> Result<Target, Failed> {
-    let parsed = position.parse().map(Target::Position);
-    parsed.map_err(|error| Failed(WRONG, format!("{error}")))
+fn parsed(position: &str) -> Result<Target, Failed> {
+    let place = position.parse().map(Target::Position);
+    place.map_err(|error| Failed(WRONG, format!("{error}")))
 }
 
 fn entry(
@@ -223,8 +227,8 @@ fn entry(
         return Err(none(&why));
     };
     match &call.left {
-        _ if !returns => place(&call.position),
-        Left::Returned { position, .. } => place(position),
+        _ if !returns => parsed(&call.position),
+        Left::Returned { position, .. } => parsed(position),
         _ => Err(none(&format!("call {number} of {name} doesn't return"))),
     }
 }
@@ -244,7 +248,7 @@ fn line(
         }
     }
     let here = debugger.here().map_err(failed)?;
-    place(&here.position)
+    parsed(&here.position)
 }
 
 /// Outputs are looked at as one text for each of the two files.
@@ -255,7 +259,7 @@ fn output(recording: &Recording, timeline: &mut Timeline, regex: &Regex) -> Resu
         let text = &mut texts[usize::from(written.to == 2)];
         text.extend_from_slice(&written.bytes);
         if regex.is_match(&String::from_utf8_lossy(text)) {
-            return place(&written.position);
+            return parsed(&written.position);
         }
         // What a pattern may span is kept: the last line.
         if let Some(end) = text.iter().rposition(|&byte| byte == b'\n') {

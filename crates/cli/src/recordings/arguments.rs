@@ -21,7 +21,8 @@ Examples:
   clew record ./server --port 8080
   clew record -n crash --sched random --seed 7 -- ./test --all
   clew record -o /mnt/big/run1 make -j4
-  clew record --keep-if fail -- cargo test";
+  clew record --keep-if fail -- cargo test
+  clew record --from 'parse_request#3' --to 'parse_request#3$' ./server";
 
 pub const REPLAY_HELP: &str = "\
 REC is a recording's name, its folder, or nothing for the latest one. The replayed program prints \
@@ -202,6 +203,15 @@ pub struct Record {
     /// output=REGEX, or a command (docs/regions.md). With fail, of its processes only those that failed
     #[arg(long, value_name = "WHAT", value_parser = str::parse::<crate::keep::KeepIf>, conflicts_with = "weave")]
     pub keep_if: Vec<crate::keep::KeepIf>,
+
+    /// Keep a region only, from here on: cut out of the whole recording when the program has ended. WHEN as for `clew cut`:
+    /// a function, FILE:LINE, ticks:N, time:T, calls:N, signal:NAME, output:REGEX
+    #[arg(long, value_name = "WHEN", value_parser = crate::when::word, conflicts_with = "weave")]
+    pub from: Option<String>,
+
+    /// Where that region ends
+    #[arg(long, value_name = "WHEN", value_parser = crate::when::word, conflicts_with = "weave")]
+    pub to: Option<String>,
 
     /// A run of `clew hunt`: it isn't made the latest recording
     #[arg(long, hide = true)]

@@ -150,6 +150,7 @@ impl Builder {
                 brand: "B".into(),
                 ..Machine::default()
             },
+            region: None,
         };
         meta.write(folder).unwrap();
         Builder {
