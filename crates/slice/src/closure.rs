@@ -7,7 +7,7 @@
 use clew_engine::cache::accesses::Access;
 use clew_recording::reader::StreamReader;
 use clew_symbols::Modules;
-use clew_timeline::trace::Trace;
+use clew_timeline::trace::{Ahead, Trace};
 use clew_timeline::{Position, Timeline};
 use iced_x86::Instruction;
 use rustc_hash::FxHashMap;
@@ -182,11 +182,18 @@ pub fn slice(
     let mut to = timeline.at();
     let mut end = timeline.position()?;
     let mut lengths = Lengths::backwards();
+    let mut intervals = Intervals::default();
+    // While one stretch is looked at, the one before it is traced, on another core.
+    let mut ahead: Option<Ahead> = None;
     loop {
         if search.is_done() {
             return Ok(search.finish(true));
         }
-        let traced = timeline.trace_back(&to, lengths.next()).and_then(|trace| {
+        let traced = match ahead.take() {
+            Some(ahead) => ahead.trace(timeline),
+            None => timeline.trace_back(&to, lengths.next()),
+        };
+        let traced = traced.and_then(|trace| {
             match (trace, bounds.from) {
                 // No farther than one looks.
                 (Some(trace), Some(from)) if start_of(&trace) < from => {
@@ -202,8 +209,11 @@ pub fn slice(
             Err(clew_timeline::Error::Interrupted) => return Ok(search.finish(false)),
             Err(error) => return Err(error.into()),
         };
+        if bounds.from.is_none() && trace.complete {
+            let length = lengths.next_if_longest();
+            ahead = length.map(|length| timeline.trace_ahead(trace.start, length));
+        }
         search.begin();
-        let mut intervals = Intervals::default();
         let ticks_of = |number| events.ticks(number);
         back(&trace, &mut intervals, &ticks_of, &mut search)?;
         search.place_all(&intervals)?;

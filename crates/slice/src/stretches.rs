@@ -37,6 +37,11 @@ impl Lengths {
         self.next = (now * GROWTH).min(self.longest);
         now
     }
+
+    /// The next one, if it won't grow any more: then it is likely to be wanted, and worth being traced ahead.
+    pub fn next_if_longest(&mut self) -> Option<u64> {
+        (self.next == self.longest).then(|| self.next())
+    }
 }
 
 /// These values count.

@@ -241,6 +241,8 @@ fn items<'a>(
     trace: &'a Trace,
     intervals: &mut Intervals,
 ) -> Items<'a, impl Iterator<Item = std::result::Result<Entry<'a>, Nonsense>> + use<'a>> {
+    // Its memory is used again.
+    intervals.0.clear();
     intervals.begin(trace.end.event, trace.end.ticks);
     let segments = trace.segments.iter().rev();
     let entries = segments.flat_map(|segment| Backwards::new(&trace.tables, segment));
@@ -277,12 +279,14 @@ impl<'a, E: Iterator<Item = std::result::Result<Entry<'a>, Nonsense>>> Items<'a,
                 }
                 Entry::Run { end, slots } => {
                     let (thread, bases) = self.runs.ok_or(Error::Nonsense)?;
-                    let odd = match self.entries.peek() {
+                    let block = self.trace.tables.blocks.get(end.block as usize);
+                    let block = block.ok_or(Error::Nonsense)?;
+                    // Of such a block there is one instruction. Looking ahead costs, and there are very many runs.
+                    let is_odd = block.instructions.first().is_some_and(|one| one.odd);
+                    let odd = match is_odd.then(|| self.entries.peek()).flatten() {
                         Some(Ok(Entry::Touched(bytes))) => Some(*bytes),
                         _ => None,
                     };
-                    let block = self.trace.tables.blocks.get(end.block as usize);
-                    let block = block.ok_or(Error::Nonsense)?;
                     if block.instructions.len() < end.count as usize {
                         return Err(Error::Nonsense);
                     }

@@ -41,6 +41,7 @@ fn main() {
             let line: Vec<&str> = line.iter().map(String::as_str).collect();
             let text = std::fs::read_to_string(source).unwrap();
             compare(&record_any(&[], &line).0, Some(&text), 1, seed);
+            let _ = std::fs::remove_file(line[0]);
             common::no_children();
         }));
     }
@@ -249,5 +250,7 @@ fn compare(folder: &Path, text: Option<&str>, shortest: u64, seed: u64) {
     let (first, second) = (replay(folder), replay(&copy));
     assert_eq!(first.0, second.0, "{}", second.2);
     assert_eq!(first.1, second.1, "{}", second.2);
-    let _ = std::fs::remove_dir_all(copy);
+    for folder in [folder, &copy] {
+        let _ = std::fs::remove_dir_all(folder);
+    }
 }

@@ -1,6 +1,7 @@
 //! Traces of a stretch: in: where it begins and ends. Out: the way that it went and what it touched, as translated code
 //! writes it down ([`clew_engine::trace`]), in segments that are read from the last to the first.
 
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use clew_engine::replay::worker::protocol::{Goal, Observation, Take};
@@ -25,7 +26,41 @@ pub struct Trace {
     pub complete: bool,
 }
 
+/// A stretch that is traced by another thread. Who doesn't want it any more waits until that has ended.
+pub struct Ahead {
+    to: At,
+    work: u64,
+    thread: Option<JoinHandle<Result<Option<Trace>>>>,
+}
+
+impl Ahead {
+    /// The trace. If anything went wrong it is asked for again, so that it is told as always.
+    pub fn trace(mut self, timeline: &mut Timeline) -> Result<Option<Trace>> {
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(Ok(trace))) => Ok(trace),
+            _ => timeline.trace_back(&self.to, self.work),
+        }
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
 impl Timeline {
+    /// Begins to trace a stretch of about so much work that ends at a place.
+    pub fn trace_ahead(&self, to: At, work: u64) -> Ahead {
+        let mut helper = self.helper();
+        let traces = move || helper.trace_back_once(&to, work);
+        // Without a thread it is traced when it is asked for.
+        let thread = std::thread::Builder::new().spawn(traces).ok();
+        Ahead { to, work, thread }
+    }
+
     /// Traces from one position to another. The timeline stays where it is.
     pub fn trace(&mut self, from: Position, to: Position) -> Result<Trace> {
         self.pool.begin();
