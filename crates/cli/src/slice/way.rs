@@ -117,7 +117,7 @@ impl Way {
                 }
             },
         };
-        let to = to.ok_or_else(|| match word {
+        let to = to.ok_or(match word {
             "next" => {
                 "no statement of the slice lies behind this place; clew slice 0 goes to the first"
             }

@@ -135,11 +135,8 @@ impl Objects {
             .retain(|object, _| views.values().any(|v| v.object == *object));
     }
 
-    /// What of `range` shows shared memory: where, of which object from which offset, and that object's size.
-    pub(super) fn shown_in(
-        &self,
-        range: Range<u64>,
-    ) -> Result<Vec<(Range<u64>, Object, u64, u64)>, i32> {
+    /// What of `range` shows shared memory.
+    pub(super) fn shown_in(&self, range: Range<u64>) -> Result<Vec<Shown>, i32> {
         let shown = self.inside(&range).into_iter().filter_map(|view| {
             let file = self.files.get(&view.object)?;
             let stat = super::file::stat(file.as_raw_fd());
@@ -161,6 +158,9 @@ impl Objects {
             .collect()
     }
 }
+
+/// Where shared memory is shown, of which object from which offset, and that object's size.
+pub(super) type Shown = (Range<u64>, Object, u64, u64);
 
 /// Shared memory for a replaying process that is about to be forked.
 #[derive(Default)]
