@@ -11,6 +11,9 @@ dir=target/check-page
 tsc=$dir/node_modules/.bin/tsc
 if [ ! -x $tsc ]; then
     mkdir -p $dir
-    npm install --silent --no-audit --no-fund --prefix $dir typescript@5
+    if ! npm install --silent --no-audit --no-fund --prefix $dir typescript@5; then
+        echo "check-page: npm can't get TypeScript: the types of crates/view/page aren't checked" >&2
+        exit 0
+    fi
 fi
 exec $tsc --project crates/view/page/tsconfig.json
