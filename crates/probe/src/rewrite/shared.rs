@@ -46,7 +46,7 @@ impl Shared {
     /// The structure that stands before a piece, and what makes and ends one.
     pub fn structure(&self, piece: &str, cpp: bool) -> Option<String> {
         let group = *self.first.get(piece)?;
-        let members = self.members.get(&group)?;
+        let members = self.members.get(&group)?.trim_end();
         let (make, end) = match cpp {
             true => (
                 format!("new __clew_locals_{group}()"),

@@ -59,7 +59,7 @@ impl Files {
         }
     }
 
-    /// The name below the folder.
+    /// The name below the folder; empty for the folder itself.
     fn name(&self, path: &[u8]) -> Value<String> {
         let path = std::str::from_utf8(path).map_err(|_| libc::ENOENT)?;
         let whole = match path.starts_with('/') {
@@ -77,8 +77,10 @@ impl Files {
             }
         }
         let whole = format!("/{}", parts.join("/"));
-        let below = whole.strip_prefix(&self.path);
-        let below = below.and_then(|rest| rest.strip_prefix('/'));
+        let below = match whole.strip_prefix(&self.path) {
+            Some("") => Some(""),
+            below => below.and_then(|rest| rest.strip_prefix('/')),
+        };
         below.map(String::from).ok_or(libc::EACCES)
     }
 
