@@ -281,9 +281,7 @@ impl<'a, E: Iterator<Item = std::result::Result<Entry<'a>, Nonsense>>> Items<'a,
                     let (thread, bases) = self.runs.ok_or(Error::Nonsense)?;
                     let block = self.trace.tables.blocks.get(end.block as usize);
                     let block = block.ok_or(Error::Nonsense)?;
-                    // Of such a block there is one instruction. Looking ahead costs, and there are very many runs.
-                    let is_odd = block.instructions.first().is_some_and(|one| one.odd);
-                    let odd = match is_odd.then(|| self.entries.peek()).flatten() {
+                    let odd = match self.entries.peek() {
                         Some(Ok(Entry::Touched(bytes))) => Some(*bytes),
                         _ => None,
                     };
