@@ -218,6 +218,7 @@ fn as_json(what: &str, shown: &str, chain: &Chain, told: &[Told]) -> serde_json:
             "thread": thread,
             "call": match kind {
                 EventKind::Call(call) => Some(clew_calls::table::lookup(u64::from(call.nr)).name),
+                EventKind::Time(_) => Some(kind.words().trim_end_matches("()")),
                 _ => None,
             },
         }),

@@ -368,6 +368,16 @@ impl<'a> Search<'a> {
     fn place_all(&mut self, intervals: &Intervals) -> Result<()> {
         for (place, mut member) in self.found.drain(..) {
             member.position = intervals.position(place).ok_or(Error::Nonsense)?;
+            if let Some(kind) = Kind::of_time_call(member.pc) {
+                self.inputs.push(Input {
+                    position: member.position,
+                    thread: member.thread,
+                    kind,
+                    bytes: 0,
+                    addr: None,
+                    by: Some(self.members.len() as u32),
+                });
+            }
             self.members.push(member);
         }
         Ok(())

@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use clew_engine::vdso::{self, VdsoCall};
 use clew_recording::event::{Call, Effect, End, Event, Record};
 use clew_recording::maps::Change;
 use clew_recording::reader::StreamReader;
@@ -34,6 +35,8 @@ pub enum Kind {
     Signal {
         signo: i32,
     },
+    /// A time call that translated code answers without an event: which.
+    Time(VdsoCall),
     /// Memory that another process wrote to.
     Shared,
     NewThread,
@@ -45,6 +48,11 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// If the instruction there takes the answer of a time call.
+    pub fn of_time_call(pc: u64) -> Option<Kind> {
+        vdso::entry(pc.wrapping_sub(vdso::SYSCALL_OFFSET)).map(Kind::Time)
+    }
+
     /// What it is called where no more is known of it.
     pub fn words(&self) -> &'static str {
         match self {
@@ -52,6 +60,10 @@ impl Kind {
             Kind::Resumed => "a system call that had waited",
             Kind::Instruction => "an instruction that the machine answers",
             Kind::Signal { .. } => "a signal's frame",
+            Kind::Time(VdsoCall::ClockGettime) => "clock_gettime()",
+            Kind::Time(VdsoCall::Gettimeofday) => "gettimeofday()",
+            Kind::Time(VdsoCall::Time) => "time()",
+            Kind::Time(_) => "a time call",
             Kind::Shared => "another process that shares this memory",
             Kind::NewThread => "the making of its thread",
             Kind::Started => "exec",

@@ -135,10 +135,26 @@ fn real(access: OpAccess) -> bool {
     READS.contains(&access) || WRITES.contains(&access)
 }
 
+/// A call is executed as an instruction only where translated code answers it: a time call. It gives a result and writes
+/// the time; nothing that the program has goes in.
+fn answered() -> Flows {
+    let result = Site::Register(Register::RAX);
+    let to = [result, Site::Memory(0)];
+    Flows {
+        flows: to.map(|to| Flow::computed(to, Vec::new(), false)).into(),
+        defines: Cells::of(Register::RAX),
+        writes: 1,
+        ..Flows::default()
+    }
+}
+
 impl Finder {
     pub fn find(&mut self, ins: &Instruction) -> Flows {
         if ins.mnemonic() == Mnemonic::Vzeroupper {
             return areas::upper_halves();
+        }
+        if ins.mnemonic() == Mnemonic::Syscall {
+            return answered();
         }
         if let Some(flows) = areas::area(ins) {
             return flows;

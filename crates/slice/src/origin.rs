@@ -134,7 +134,8 @@ pub fn origin(timeline: &mut Timeline, log: StreamReader, value: &Value) -> Resu
         let incomplete = !trace.complete;
         steps.extend(place_all(&mut search.found, &intervals)?);
         if let Some(ending) = search.ending.take() {
-            return Ok(search.chain(steps, resolve(ending, &events)));
+            let ending = resolve(ending, &events, steps.last());
+            return Ok(search.chain(steps, ending));
         }
         if incomplete || steps.len() > MOST_STEPS {
             return Ok(search.chain(steps, Ending::Interrupted));
@@ -148,12 +149,19 @@ enum Ended {
     Computed,
     Constant,
     Event { number: u64, thread: u64 },
+    /// The last step took the answer of a time call.
+    Time(Kind),
 }
 
-fn resolve(ended: Ended, events: &Events) -> Ending {
+fn resolve(ended: Ended, events: &Events, last: Option<&Step>) -> Ending {
     match ended {
         Ended::Computed => Ending::Computed,
         Ended::Constant => Ending::Constant,
+        Ended::Time(kind) => last.map_or(Ending::Beginning, |step| Ending::Event {
+            position: step.position,
+            thread: step.thread,
+            kind,
+        }),
         Ended::Event { number, thread } => match events.get(number) {
             Some(fact) if fact.kind != Kind::Started => Ending::Event {
                 position: Position {
@@ -264,9 +272,10 @@ impl Search<'_> {
             // The others are followed as well, if there are any.
             return Go::On;
         }
-        self.ending = Some(match values + others {
-            0 => Ended::Constant,
-            _ => Ended::Computed,
+        self.ending = Some(match (Kind::of_time_call(executed.ins.ip()), values + others) {
+            (Some(kind), _) => Ended::Time(kind),
+            (None, 0) => Ended::Constant,
+            (None, _) => Ended::Computed,
         });
         Go::Stop
     }

@@ -1,7 +1,7 @@
 //! Origins: a guest whose answers are known, and random values of real programs, whose chains are compared with what
 //! watched memory and registers say, which knows nothing of traces.
 //!
-//! `CLEW_SEED=N` asks the same questions.
+//! `CLEW_SEED=N` asks the same questions, `CLEW_RECORDING=FOLDER` asks them of a recording that was kept.
 
 #[path = "../../timeline/tests/common/mod.rs"]
 mod common;
@@ -26,8 +26,11 @@ fn main() {
     let seed = seed.unwrap_or(std::process::id() as u64 * 7919);
     let random = |name: &'static str, line: &'static [&'static str]| {
         common::test(name, move || {
-            println!("CLEW_SEED={seed} asks the same");
-            questions(&record_program(&[], line), seed);
+            let kept = std::env::var_os("CLEW_RECORDING").map(PathBuf::from);
+            let recording = kept.unwrap_or_else(|| record_program(&[], line));
+            let shown = recording.display();
+            println!("CLEW_SEED={seed} CLEW_RECORDING={shown} asks the same");
+            questions(&recording, seed);
             common::no_children();
         })
     };
@@ -118,6 +121,20 @@ fn known() {
         "{:?}",
         chain.ending
     );
+    // Translated code answers these: no event has written what they give.
+    for (name, call) in [
+        ("by_result", "time()"),
+        ("by_memory", "gettimeofday()"),
+        ("by_clock", "clock_gettime()"),
+    ] {
+        let value = place(&mut timeline, &mut program, name);
+        let chain = ask(&mut timeline, &folder, &value);
+        let Ending::Event { kind, .. } = &chain.ending else {
+            panic!("{name}: {:?}", chain.ending);
+        };
+        assert_eq!(kind.words(), call, "{name}");
+    }
+
     let value = place(&mut timeline, &mut program, "queue[3]->text[5]");
     let chain = ask(&mut timeline, &folder, &value);
     assert!(chain.steps.is_empty(), "never written: {:?}", chain.steps);

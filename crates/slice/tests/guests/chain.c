@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 struct job {
@@ -15,6 +17,7 @@ struct job *queue[16];
 long total;
 long constant;
 char line[64];
+long by_result, by_memory, by_clock;
 
 static void *worker(void *arg)
 {
@@ -48,6 +51,13 @@ int main(void)
     memcpy(&copy, queue[7], sizeof copy);
     total = copy.weight; // stored
     constant = 77; // constant
+    struct timeval day = {1, 2};
+    struct timespec clock = {3, 4};
+    by_result = time(NULL);
+    if (gettimeofday(&day, NULL) || clock_gettime(CLOCK_REALTIME, &clock))
+        return 1;
+    by_memory = day.tv_usec;
+    by_clock = clock.tv_sec;
     printf("%ld %ld\n", total, constant);
     return 0;
 }
