@@ -16,14 +16,18 @@ pub const IMAGES: Range<u64> = 0x1000_0000..0x2800_0000;
 /// Other low mappings: hints near an image, MAP_32BIT, small executable anonymous maps (JITs).
 pub const LOW_ANON: Range<u64> = IMAGES.end..0x5000_0000;
 
+/// Left to programs that ask for these very addresses: SBCL's are built for the ones from 0x5000_0000 to 0x5ac0_0000.
+/// Nothing is put here unasked.
+pub const BY_REQUEST: Range<u64> = LOW_ANON.end..0x5b00_0000;
+
 /// Translations of mutable code (JITs, self-modifying), never saved.
-pub const PRIVATE_CODE: Range<u64> = LOW_ANON.end..CONFINED_TABLES.start;
+pub const PRIVATE_CODE: Range<u64> = BY_REQUEST.end..CONFINED_TABLES.start;
 
 /// Where indirect branches of confined code are looked up, of a probe's module and of what it calls (`cache::confined`).
-pub const CONFINED_TABLES: Range<u64> = 0x57f0_0000..0x5800_0000;
+pub const CONFINED_TABLES: Range<u64> = 0x62f0_0000..0x6300_0000;
 
 /// Translations of images, one fixed place for each file.
-pub const IMAGE_CODE: Range<u64> = 0x5800_0000..GS_BLOCK;
+pub const IMAGE_CODE: Range<u64> = 0x6300_0000..GS_BLOCK;
 
 /// The block at `gs` (`context::GsBlock`), in reach of all translations.
 pub const GS_BLOCK: u64 = 0x7ef0_0000;

@@ -13,10 +13,11 @@ use std::ops::Range;
 
 use super::mutable::Mutable;
 use super::room::{map_anywhere, unmap_code};
+use super::view::is_immutable;
 use super::{CodeCache, Image};
 use crate::context::{Exit, GsBlock, Ranges};
 use crate::layout;
-use crate::memory::{Fetch as Fetched, Memory};
+use crate::memory::Memory;
 use crate::stats::Stats;
 use crate::translate::HEAD;
 use crate::translate::checks::{Checks, Confined, Filter};
@@ -142,8 +143,7 @@ impl Instruments {
 
     /// What is to be compiled into code that may change: breakpoints that are in no image.
     fn checks_elsewhere(&self, memory: &Memory) -> Checks {
-        let elsewhere =
-            |pc: u64| !matches!(memory.fetch(pc), Fetched::Executable(code) if code.immutable);
+        let elsewhere = |pc: u64| !is_immutable(memory, pc);
         let (breaks, gates) = (self.breaks.iter(), self.gates.iter());
         self.checks(
             breaks.copied().filter(|&pc| elsewhere(pc)).collect(),

@@ -169,12 +169,13 @@ impl CodeCache {
         let Fetched::Executable(code) = memory.fetch(pc) else {
             return Err(FetchFault(pc));
         };
-        if !code.immutable && self.instruments.wanted.confined.is_some() {
+        let immutable = code.immutable && !view::reaches_out(memory, pc, code.range.end);
+        if !immutable && self.instruments.wanted.confined.is_some() {
             // Who changes it doesn't know of translations here.
             return Err(FetchFault(pc));
         }
         let optimise = self.blocks < self.optimise_up_to;
-        if code.immutable {
+        if immutable {
             let number = self.image_for(&code, memory);
             let image = &mut self.images[number];
             let (region, checks) = (&mut image.region, &image.checks);

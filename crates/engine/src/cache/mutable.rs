@@ -132,7 +132,7 @@ impl Mutable {
             unchecked: false,
         };
         let before = self.region.hot;
-        let view = View::of(memory);
+        let view = View::across(memory);
         let (region, checks) = (&mut self.region, &self.checks);
         let block = translate::translate(region, &view, pc, shape, checks, Some(book))?;
         if dump {
@@ -257,7 +257,7 @@ fn hash_guest(ranges: &[Range<u64>], memory: &Memory) -> Option<u64> {
     use crate::translate::Fetch;
     let mut hasher = FxHasher::default();
     for range in ranges {
-        let view = View::of(memory);
+        let view = View::across(memory);
         let mut at = range.start;
         while at < range.end {
             at = view.code_end(at)?;

@@ -8,10 +8,11 @@ use rustc_hash::FxHashMap;
 use super::region::{Place, Region};
 use super::room::{map_anywhere, unmap_code};
 use super::run::{fetch_fault, is_canonical};
+use super::view::is_immutable;
 use super::{CodeCache, View};
 use crate::context::{Exit, GsBlock, R11, RCX};
 use crate::host::switch;
-use crate::memory::{Fetch as Fetched, Memory};
+use crate::memory::Memory;
 use crate::stats::Stats;
 use crate::translate::checks::Checks;
 use crate::translate::{self, Shape};
@@ -118,7 +119,7 @@ impl CodeCache {
             if let Some(entry) = self.steps.find(pc) {
                 return self.step_from(entry, gs, stats);
             }
-            if matches!(memory.fetch(pc), Fetched::Executable(code) if code.immutable) {
+            if is_immutable(memory, pc) {
                 let Some(entry) = self.steps.add(pc, shape, memory) else {
                     return fetch_fault(gs, memory, pc);
                 };
@@ -126,7 +127,7 @@ impl CodeCache {
             }
         }
         let mark = self.mutable.region.mark();
-        let (region, view) = (&mut self.mutable.region, View::of(memory));
+        let (region, view) = (&mut self.mutable.region, View::across(memory));
         let Some(block) = translate::translate(region, &view, pc, shape, &Checks::default(), None)
         else {
             return fetch_fault(gs, memory, pc);

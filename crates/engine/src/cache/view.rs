@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use crate::guest::access;
 use crate::memory::{Fetch as Fetched, Memory};
-use crate::translate::Fetch;
+use crate::translate::{self, Fetch};
 
 /// An executable mapping.
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -20,6 +20,8 @@ const LONGEST: u64 = 15;
 /// Guest memory as the translator sees it.
 pub(crate) struct View<'a> {
     memory: &'a Memory,
+    /// An instruction may reach out of code that can't change.
+    across: bool,
     /// The last mapping asked about: nearly every question is about the same one.
     last: Cell<Mapped>,
     /// The last page found readable.
@@ -30,8 +32,17 @@ impl<'a> View<'a> {
     pub(crate) fn of(memory: &'a Memory) -> View<'a> {
         View {
             memory,
+            across: false,
             last: Cell::default(),
             read: Cell::new(1),
+        }
+    }
+
+    /// For what may be made of several mappings: all of it is looked at again when one of them changes.
+    pub(super) fn across(memory: &'a Memory) -> View<'a> {
+        View {
+            across: true,
+            ..View::of(memory)
         }
     }
 
@@ -78,7 +89,7 @@ impl Fetch for View<'_> {
             return None;
         }
         // Code that may change is one body: an instruction may reach into the next mapping.
-        if !immutable
+        if (self.across || !immutable)
             && pc + LONGEST > end
             && let Some(further) = self.mapping(end)
         {
@@ -104,6 +115,18 @@ impl Fetch for View<'_> {
         let mapped = self.mapping(pc);
         mapped.is_some_and(|mapped| mapped.shared && !mapped.immutable)
     }
+}
+
+/// Whether the instruction at `pc` is code that can't change: all of it. The last one of a file's pages may end on one that
+/// the program has patched.
+pub(super) fn is_immutable(memory: &Memory, pc: u64) -> bool {
+    matches!(memory.fetch(pc), Fetched::Executable(code) if code.immutable && !reaches_out(memory, pc, code.range.end))
+}
+
+pub(super) fn reaches_out(memory: &Memory, pc: u64, end: u64) -> bool {
+    pc + LONGEST > end
+        && matches!(memory.fetch(end), Fetched::Executable(_))
+        && translate::decode(&View::of(memory), pc).is_none()
 }
 
 pub(super) fn page_after(pc: u64) -> u64 {

@@ -86,7 +86,7 @@ impl Memory {
         if flags & MAYMOVE == 0 {
             return Err(libc::ENOMEM.into());
         }
-        let low = layout::IMAGES.contains(&old) || layout::LOW_ANON.contains(&old);
+        let low = (layout::IMAGES.start..layout::BY_REQUEST.end).contains(&old);
         let want = if low { Want::Low } else { Want::High };
         for _ in 0..ATTEMPTS {
             let place = self
