@@ -4,6 +4,7 @@
 //! what was recorded replays, or the replay says why not, and nothing outside of it has changed.
 
 mod confined;
+mod containers;
 mod diverged;
 mod environment;
 mod forks;
@@ -25,6 +26,7 @@ fn main() {
     trials.extend(processes::trials());
     trials.extend(hostile::trials());
     trials.extend(confined::trials());
+    trials.extend(containers::trials());
     trials.extend(diverged::trials());
     trials.extend(environment::trials());
     trials.extend(forks::trials());

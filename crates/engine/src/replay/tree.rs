@@ -358,7 +358,8 @@ pub fn replay_and_tell(
         told: BTreeSet::new(),
         arguments: 0,
         children: Vec::new(),
-        inherited: jail::inherited().map_err(|e| format!("/proc/self/fd: {e}"))?,
+        inherited: jail::inherited()
+            .map_err(|e| format!("a replay needs /proc, mount it: /proc/self/fd: {e}"))?,
         held: Vec::new(),
         halt: Halt::new(),
         census: Census::default(),
