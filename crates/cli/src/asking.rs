@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, OsStr};
 
-use clew_recording::event::StreamId;
+use clew_recording::event::{StreamId, ThreadId};
 use clew_recording::process;
 use clew_recording::reader::Recording;
 use clew_slice::origin::{Value, register_named};
@@ -16,6 +16,7 @@ use crate::arguments::Engine;
 use crate::progress::Progress;
 use crate::recordings::{self, Opened};
 use crate::replay::{CANT_REPLAY, DIVERGED};
+use crate::when::When;
 use crate::{run, text, variables};
 
 pub const NOT_FOUND: i32 = 1;
@@ -75,6 +76,8 @@ pub struct Asked {
     pub timeline: Timeline,
     pub program: Program,
     settings: Settings,
+    /// Whose values are meant, if not those of the thread that runs.
+    thread: Option<ThreadId>,
 }
 
 impl Asked {
@@ -97,6 +100,39 @@ impl Asked {
         settings.unlocked = which.no_jail;
         settings.memory = which.memory.map(|megabytes| megabytes << 20);
         let mut timeline = opened(&recording, stream, &settings)?;
+        timeline.seek(at)?;
+        let program = Program::new(&recording);
+        Ok(Asked {
+            name,
+            recording,
+            timeline,
+            program,
+            settings,
+            thread: None,
+        })
+    }
+
+    /// Opens one and goes to a moment that somebody has named, or to the end.
+    pub fn open_at(
+        recording: Option<&OsStr>,
+        which: &Which,
+        at: Option<&When>,
+        thread: Option<ThreadId>,
+        envp: &[&CStr],
+    ) -> Result<Asked, Failed> {
+        let mut asked = Asked::open(recording, which, Target::Start, envp)?;
+        asked.thread = thread;
+        match at {
+            Some(when) => asked.go(when)?,
+            None => drop(asked.timeline.seek(Target::End)?),
+        }
+        Ok(asked)
+    }
+
+    /// Goes to a moment; where only one thread counts, to one of its.
+    pub fn go(&mut self, when: &When) -> Result<(), Failed> {
+        let at = when.target_of(&self.recording, &mut self.timeline, self.thread)?;
+        let timeline = &mut self.timeline;
         let stop = timeline.seek(at)?;
         let (here, behind) = (
             timeline.position()?,
@@ -105,24 +141,14 @@ impl Asked {
         let wanted = match at {
             Target::Position(wanted) if behind && wanted > here => wanted.to_string(),
             Target::Ticks(ticks) if behind => format!("tick:{ticks}"),
-            _ => String::new(),
+            _ => return Ok(()),
         };
-        if !wanted.is_empty() {
-            return Err(Failed(
-                WRONG,
-                format!(
-                    "{wanted} lies behind the end of the recording, which is {here}\nleave --at out, or name a position up to there"
-                ),
-            ));
-        }
-        let program = Program::new(&recording);
-        Ok(Asked {
-            name,
-            recording,
-            timeline,
-            program,
-            settings,
-        })
+        Err(Failed(
+            WRONG,
+            format!(
+                "{wanted} lies behind the end of the recording, which is {here}\nleave --at out, or name a position up to there"
+            ),
+        ))
     }
 
     /// The same recording, another process of it.
@@ -135,6 +161,7 @@ impl Asked {
             timeline,
             program: Program::new(&self.recording),
             settings: self.settings.clone(),
+            thread: None,
         })
     }
 
@@ -156,7 +183,22 @@ impl Asked {
 
     /// What is asked about, and its value as text where the timeline stands.
     pub fn meant(&mut self, what: &str) -> Result<(Value, String), Failed> {
-        meant(&mut self.timeline, &mut self.program, what)
+        let runs = self.timeline.at().thread;
+        let (mut value, shown) = meant(&mut self.timeline, &mut self.program, what)?;
+        match (&mut value, self.thread) {
+            (_, None) => {}
+            (Value::Register { thread, .. }, Some(meant)) => *thread = meant,
+            (Value::Memory { .. }, Some(meant))
+                if meant == runs || bytes(what.trim()).is_some() => {}
+            (Value::Memory { .. }, Some(meant)) => {
+                let why = format!(
+                    "thread {runs} runs there, not {meant}: its names mean other variables\nname a place that thread {meant} \
+                     comes to: --at FILE:LINE#N or FUNCTION#N"
+                );
+                return Err(Failed(WRONG, why));
+            }
+        }
+        Ok((value, shown))
     }
 }
 

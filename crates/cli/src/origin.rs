@@ -7,18 +7,20 @@ use clew_recording::reader::Recording;
 use clew_slice::EventKind;
 use clew_slice::origin::{Chain, Ending};
 use clew_slice::tell::{Told, tell};
+use clew_timeline::Timeline;
 use clew_timeline::program::Program;
-use clew_timeline::{Target, Timeline};
 use serde_json::json;
 
 use crate::answers::arguments::Which;
 use crate::asking::{Asked, Failed, NOT_FOUND, WRONG, meant};
 use crate::text;
+use crate::when::When;
 
 pub const HELP: &str = "\
 REC is a recording's name or its folder; without it, the latest one. WHAT is a C expression that is in memory \
-(job->client, x[3]), a register of the thread that runs there ($rax, $xmm0), or bytes (*0x7f1200:8). POS is where it is \
-looked at: start, end (the default: the crash, or the exit), an event's number, or a position as other commands tell it.
+(job->client, x[3]), a register of the thread that runs there ($rax, $xmm0), or bytes (*0x7f1200:8). WHEN is where it is \
+looked at: start, end (the default: the crash, or the exit), an event's number, a position as other commands tell it, \
+FILE:LINE or its Nth time FILE:LINE#N, a function's entry FUNCTION#N or return FUNCTION#N$ (`clew cut --help` has all).
 
 The value is followed backwards through registers, memory, system calls and all threads: moves are left out (--moves \
 shows them), computations with one operand are followed, and where it is computed from several values, was read, \
@@ -40,8 +42,12 @@ pub struct Origin {
     pub words: Vec<String>,
 
     /// Where the value is looked at
-    #[arg(long, value_name = "POS", value_parser = clew_gdb::parse_target)]
-    pub at: Option<Target>,
+    #[arg(long, value_name = "WHEN", value_parser = str::parse::<When>)]
+    pub at: Option<When>,
+
+    /// The thread whose times and registers are meant (default: all, and the one that runs there)
+    #[arg(long, value_name = "T", requires = "at")]
+    pub thread: Option<u32>,
 
     /// Show moves, too
     #[arg(long)]
@@ -65,8 +71,7 @@ fn answer(line: &Origin, envp: &[&CStr]) -> Result<i32, Failed> {
         [recording, what] => (Some(OsStr::new(recording)), what),
         _ => return Err(Failed(WRONG, "a recording and a value, no more".into())),
     };
-    let at = line.at.unwrap_or(Target::End);
-    let mut asked = Asked::open(recording, &line.which, at, envp)?;
+    let mut asked = Asked::open_at(recording, &line.which, line.at.as_ref(), line.thread, envp)?;
     let (value, shown) = asked.meant(what)?;
     let log = asked.log()?;
     let chain = clew_slice::origin::origin(&mut asked.timeline, log, &value)?;

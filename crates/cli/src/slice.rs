@@ -23,6 +23,7 @@ use clew_timeline::{Position, Target};
 use crate::answers::arguments::Which;
 use crate::asking::{Asked, Failed, NOT_FOUND, WRONG};
 use crate::text;
+use crate::when::When;
 use answer::{Answer, Sources};
 use others::others;
 use saved::Saved;
@@ -30,8 +31,9 @@ use saved::Saved;
 pub const HELP: &str = "\
 REC is a recording's name or its folder; without it, the latest one. WHAT is a C expression that is in memory \
 (job->client, x[3]), a register of the thread that runs there ($rax, $xmm0), or bytes (*0x7f1200:8); without it, what \
-failed: the address of a crash, what decided that an assertion failed, the last bytes of output. POS is where it is \
-looked at: start, end (the default), an event's number, or a position as other commands tell it.
+failed: the address of a crash, what decided that an assertion failed, the last bytes of output. WHEN is where it is \
+looked at: start, end (the default), an event's number, a position as other commands tell it, FILE:LINE or its Nth time \
+FILE:LINE#N, a function's entry FUNCTION#N or return FUNCTION#N$ (`clew cut --help` has all).
 
 Shown are the statements that the value was computed by, and those that decided that they were executed, newest first, \
 each with the position of its last time, how often it counts, the thread, and the numbers of the statements that it \
@@ -65,12 +67,16 @@ pub struct Slice {
     pub words: Vec<String>,
 
     /// Where the value is looked at
-    #[arg(long, value_name = "POS", value_parser = clew_gdb::parse_target)]
-    pub at: Option<Target>,
+    #[arg(long, value_name = "WHEN", value_parser = str::parse::<When>)]
+    pub at: Option<When>,
+
+    /// The thread whose times and registers are meant (default: all, and the one that runs there)
+    #[arg(long, value_name = "T", requires = "at")]
+    pub thread: Option<u32>,
 
     /// Don't look before this position
-    #[arg(long, value_name = "POS", value_parser = clew_gdb::parse_target)]
-    pub from: Option<Target>,
+    #[arg(long, value_name = "WHEN", value_parser = str::parse::<When>)]
+    pub from: Option<When>,
 
     /// Values only: not what decided about them
     #[arg(long)]
@@ -89,8 +95,8 @@ pub struct Slice {
     pub forward: bool,
 
     /// With --forward: don't look behind this position
-    #[arg(long, value_name = "POS", requires = "forward", value_parser = clew_gdb::parse_target)]
-    pub to: Option<Target>,
+    #[arg(long, value_name = "WHEN", requires = "forward", value_parser = str::parse::<When>)]
+    pub to: Option<When>,
 
     /// Ask why this place was come to, not (only) for a value
     #[arg(long, conflicts_with = "data")]
@@ -165,8 +171,7 @@ fn answer(line: &Slice, envp: &[&CStr]) -> Result<i32, Failed> {
         },
         [recording, what, ..] => (Some(OsStr::new(recording)), Some(what)),
     };
-    let at = line.at.unwrap_or(Target::End);
-    let mut asked = Asked::open(recording, &line.which, at, envp)?;
+    let mut asked = Asked::open_at(recording, &line.which, line.at.as_ref(), line.thread, envp)?;
     let (question, title) = match what {
         Some(what) => {
             let (value, shown) = asked.meant(what)?;
@@ -213,9 +218,9 @@ fn answer(line: &Slice, envp: &[&CStr]) -> Result<i32, Failed> {
         jumps: !line.no_jumps,
     };
     let mut bounds = Bounds::default();
-    if let Some(from) = line.from {
+    if let Some(from) = &line.from {
         let here = asked.timeline.position()?;
-        asked.timeline.seek(from)?;
+        asked.go(from)?;
         bounds.from = Some(asked.timeline.position()?);
         asked.timeline.seek(Target::Position(here))?;
         if bounds.from >= Some(here) {
@@ -223,9 +228,9 @@ fn answer(line: &Slice, envp: &[&CStr]) -> Result<i32, Failed> {
             return Err(Failed(WRONG, why.into()));
         }
     }
-    if let Some(to) = line.to {
+    if let Some(to) = &line.to {
         let here = asked.timeline.position()?;
-        asked.timeline.seek(to)?;
+        asked.go(to)?;
         bounds.to = Some(asked.timeline.position()?);
         asked.timeline.seek(Target::Position(here))?;
         if bounds.to <= Some(here) {

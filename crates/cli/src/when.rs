@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clew_calls::names;
 use clew_debugger::{Debugger, Direction, Left, Spot, StopReason};
-use clew_recording::event::{Deed, Event, Place, Record, StreamId};
+use clew_recording::event::{Deed, Event, Place, Record, StreamId, ThreadId};
 use clew_recording::reader::{ReadError, Recording};
 use clew_timeline::{Position, Target, Timeline};
 use regex_lite::Regex;
@@ -105,6 +105,16 @@ fn amount(text: &str) -> Result<u64, String> {
 impl When {
     /// Where that is in the life of the timeline's program.
     pub fn target(&self, recording: &Recording, timeline: &mut Timeline) -> Result<Target, Failed> {
+        self.target_of(recording, timeline, None)
+    }
+
+    /// The same; of functions and lines, only the times of one thread count.
+    pub fn target_of(
+        &self,
+        recording: &Recording,
+        timeline: &mut Timeline,
+        thread: Option<ThreadId>,
+    ) -> Result<Target, Failed> {
         let stream = timeline.stream();
         Ok(match self {
             When::At(target) => return Ok(*target),
@@ -112,8 +122,8 @@ impl When {
                 name,
                 number,
                 returns,
-            } => entry(recording, timeline, name, *number, *returns)?,
-            When::Line { spot, number } => line(recording, timeline, spot, *number)?,
+            } => entry(recording, timeline, name, (*number, *returns), thread)?,
+            When::Line { spot, number } => line(recording, timeline, spot, *number, thread)?,
             When::Output(regex) => output(recording, timeline, regex)?,
             When::Time(time) => {
                 let wanted = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -193,9 +203,11 @@ fn before(recording: &Recording, stream: StreamId, number: u64) -> Result<Target
     }))
 }
 
-/// Looks at the same program from a timeline of its own.
+/// Looks at the same program from its beginning, with a timeline of its own.
 fn debugger(recording: &Recording, timeline: &mut Timeline) -> Result<Debugger, Failed> {
-    Ok(Debugger::on(recording.clone(), timeline.another()?))
+    let mut another = timeline.another()?;
+    another.seek(Target::Start)?;
+    Ok(Debugger::on(recording.clone(), another))
 }
 
 fn failed(error: clew_debugger::Error) -> Failed {
@@ -211,16 +223,18 @@ fn entry(
     recording: &Recording,
     timeline: &mut Timeline,
     name: &str,
-    number: u64,
-    returns: bool,
+    (number, returns): (u64, bool),
+    thread: Option<ThreadId>,
 ) -> Result<Target, Failed> {
     let mut debugger = debugger(recording, timeline)?;
-    let most = number.min(MOST);
+    let most = thread.map_or(number.min(MOST), |_| MOST);
     let found = debugger.calls(name, most).map_err(failed)?;
     let index = usize::try_from(number - 1).unwrap_or(usize::MAX);
-    let Some(call) = found.calls.get(index) else {
-        let times = crate::text::counted(found.calls.len() as u64, "time");
-        let mut why = format!("{name} is called {times}");
+    let counts = |of: ThreadId| thread.is_none_or(|thread| thread == of);
+    let mut calls = found.calls.iter().filter(|call| counts(call.thread));
+    let Some(call) = calls.clone().nth(index) else {
+        let times = crate::text::counted(calls.by_ref().count() as u64, "time");
+        let mut why = format!("{name} is called {times}{}", by(thread));
         if !found.inlined.is_empty() {
             why += ", and was inlined elsewhere";
         }
@@ -238,17 +252,26 @@ fn line(
     timeline: &mut Timeline,
     spot: &Spot,
     number: u64,
+    thread: Option<ThreadId>,
 ) -> Result<Target, Failed> {
     let mut debugger = debugger(recording, timeline)?;
-    for done in 0..number {
+    let mut done = 0;
+    loop {
         let stop = debugger.run_to(Direction::Forward, spot).map_err(failed)?;
         if stop.reason != StopReason::Arrived {
             let times = crate::text::counted(done, "time");
-            return Err(none(&format!("it comes there {times}")));
+            return Err(none(&format!("it is come to {times}{}", by(thread))));
+        }
+        let here = debugger.here().map_err(failed)?;
+        done += u64::from(thread.is_none_or(|thread| thread == here.thread));
+        if done == number {
+            return parsed(&here.position);
         }
     }
-    let here = debugger.here().map_err(failed)?;
-    parsed(&here.position)
+}
+
+fn by(thread: Option<ThreadId>) -> String {
+    thread.map_or(String::new(), |thread| format!(" by thread {thread}"))
 }
 
 /// Outputs are looked at as one text for each of the two files.

@@ -148,7 +148,10 @@ pub fn origin(timeline: &mut Timeline, log: StreamReader, value: &Value) -> Resu
 enum Ended {
     Computed,
     Constant,
-    Event { number: u64, thread: u64 },
+    Event {
+        number: u64,
+        thread: u64,
+    },
     /// The last step took the answer of a time call.
     Time(Kind),
 }
@@ -272,11 +275,13 @@ impl Search<'_> {
             // The others are followed as well, if there are any.
             return Go::On;
         }
-        self.ending = Some(match (Kind::of_time_call(executed.ins.ip()), values + others) {
-            (Some(kind), _) => Ended::Time(kind),
-            (None, 0) => Ended::Constant,
-            (None, _) => Ended::Computed,
-        });
+        self.ending = Some(
+            match (Kind::of_time_call(executed.ins.ip()), values + others) {
+                (Some(kind), _) => Ended::Time(kind),
+                (None, 0) => Ended::Constant,
+                (None, _) => Ended::Computed,
+            },
+        );
         Go::Stop
     }
 

@@ -187,7 +187,8 @@ fn apart(place: &Place, script: &str) -> Result<Option<Output>, Failed> {
     Ok(Some(output))
 }
 
-const RECORD: &str = "\"$CLEW\" record -n r -- sh -c 'echo one | cat; exit 3' && exit 9 || test $? = 3\n";
+const RECORD: &str =
+    "\"$CLEW\" record -n r -- sh -c 'echo one | cat; exit 3' && exit 9 || test $? = 3\n";
 const REPLAY: &str = "\"$CLEW\" replay --verify r && exit 9 || test $? = 3\n";
 
 /// Recording and replaying work there.
@@ -203,7 +204,8 @@ fn works(place: &Place, before: &str) -> Result<Completion, Failed> {
 
 /// Recording works; who wants to replay is told what is missing, also by `doctor`.
 fn no_proc(place: &Place) -> Result<Completion, Failed> {
-    let doctor = "\"$CLEW\" replay r && exit 9 || test $? = 125\n\"$CLEW\" doctor && exit 9 || true";
+    let doctor =
+        "\"$CLEW\" replay r && exit 9 || test $? = 125\n\"$CLEW\" doctor && exit 9 || true";
     let script = format!("mount -t tmpfs none /proc\n{RECORD}{doctor}");
     let Some(output) = apart(place, &script)? else {
         return Ok(Completion::ignored_with("no mount namespaces here"));

@@ -17,6 +17,7 @@ pub fn trials() -> Vec<Trial> {
             ("a graph for dot", dot),
             ("only a slice is executed", execution),
             ("what can't be run", refused),
+            ("the times of a line", times),
         ],
     )
 }
@@ -58,6 +59,38 @@ fn dot(test: &str) -> Result<(), Failed> {
         0,
     )?;
     require(!one.contains("->"), || one)
+}
+
+/// A value at the Nth time of a line, at a function's entry and its return; the guest counts, too.
+fn times(test: &str) -> Result<(), Failed> {
+    let place = Place::guest(test, "steps.c")?;
+    let source = include_str!("../../guests/travel/steps.c");
+    let line = source.lines().position(|line| line.contains("MARK: add"));
+    let line = line.ok_or("no such mark")? + 1;
+    let at = |at: &str, more: &[&str], status: i32| {
+        let words = [&["calls", "--at", at][..], more].concat();
+        printed(&place.made.command("slice", &words), status)
+    };
+    for number in 1..=5 {
+        let before = format!("calls = {}\n", number - 1);
+        let after = format!("calls = {number}\n");
+        for (at_, more, value) in [
+            (format!("steps.c:{line}#{number}"), &[][..], &before),
+            (format!("add#{number}"), &["--thread", "0"], &before),
+            (format!("add#{number}$"), &[], &after),
+        ] {
+            let told = at(&at_, more, 0)?;
+            require(told.starts_with(value.as_str()), || {
+                format!("{at_}: {told}")
+            })?;
+        }
+    }
+    let part = at("add#4", &["--from", "add#2", "--data"], 0)?;
+    has(&part, &["calls = 3", "from before", "x2"])?;
+    has(&at("add#6", &[], 2)?, &["add is called 5 times"])?;
+    let line = format!("steps.c:{line}#2");
+    let nobody = at(&line, &["--thread", "7"], 2)?;
+    has(&nobody, &["it is come to 0 times by thread 7"])
 }
 
 /// `clew slice run` of a slice that was saved.
