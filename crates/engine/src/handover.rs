@@ -340,6 +340,53 @@ mod tests {
         assert_eq!(got.stats, sent.stats);
     }
 
+    /// A guest can set the variable to anything before an exec.
+    #[test]
+    fn damage_does_no_harm() {
+        let whole = Handover {
+            exe: c"/bin/a b,c=%\xff".to_owned(),
+            exe_fd: 5,
+            options: Options {
+                bisect: Some(u64::MAX),
+                dump: 3..9,
+                sched: Sched::Pct,
+                seed: Some(7),
+                stats: StatsFor::All,
+                ..Options::default()
+            },
+            ..Handover::default()
+        };
+        let whole = whole.encode().into_bytes();
+        let more = std::env::var("CLEW_DAMAGE").ok();
+        let more: u64 = more.and_then(|more| more.parse().ok()).unwrap_or(1);
+        let mut random = 0x9e37_79b9_7f4a_7c15_u64 ^ more;
+        let mut below = |limit: usize| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            (random % limit as u64) as usize
+        };
+        for _ in 0..20_000 * more {
+            let mut bytes = whole.clone();
+            for _ in 0..1 + below(4) {
+                let at = VARIABLE.len() + 1 + below(bytes.len() - VARIABLE.len() - 1);
+                let end = bytes.len().min(at + below(12));
+                match below(5) {
+                    0 => bytes[at] = b",=%-0123456789abcdef"[below(20)],
+                    1 => bytes[at] = 1 + below(255) as u8,
+                    2 => drop(bytes.drain(at..end)),
+                    3 => bytes.extend_from_within(at..end),
+                    _ => bytes.truncate(at + 1),
+                }
+                if bytes.len() < VARIABLE.len() + 4 {
+                    break;
+                }
+            }
+            let variable = CString::new(bytes).unwrap();
+            let _ = Handover::decode(&variable);
+        }
+    }
+
     #[test]
     fn short_when_there_is_little_to_say() {
         let sent = Handover {
