@@ -48,7 +48,7 @@ impl Open {
             return Ok((json!({"result": said, "variablesReference": 0}), go));
         }
         let node = self.debugger.evaluate(thread, frame, text)?;
-        Ok((self.told_result(&node), None))
+        Ok((self.told_result(thread, frame, &node), None))
     }
 
     fn command(

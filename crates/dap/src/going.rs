@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::session::{Answer, Failed, Go, Open, arguments};
 use crate::stops::Spots;
-use crate::wire::{Outbox, Request};
+use crate::wire::Request;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -38,7 +38,19 @@ impl Open {
             "continue" => Go::On(Direction::Forward),
             "reverseContinue" => Go::On(Direction::Backward),
             "next" => step(Step::Over, Direction::Forward),
-            "stepIn" => step(Step::Into, Direction::Forward),
+            "stepIn" => match way.target_id {
+                Some(id) => {
+                    let known = self.stops.callees.get(id as usize);
+                    let Some(&address) = known else {
+                        return Err("there is no such target; ask for stepInTargets again".into());
+                    };
+                    Go::Into {
+                        thread: way.thread_id,
+                        address,
+                    }
+                }
+                None => step(Step::Into, Direction::Forward),
+            },
             "stepOut" => step(Step::Out, Direction::Forward),
             "stepBack" => step(Step::Over, Direction::Backward),
             "goto" => {
@@ -60,6 +72,22 @@ impl Open {
         })
     }
 
+    pub fn step_in_targets(&mut self, request: &Request) -> Answer {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Asked {
+            frame_id: u64,
+        }
+        let asked: Asked = arguments(request)?;
+        let (thread, frame) = self.references.frame(asked.frame_id)?;
+        let mut told = Vec::new();
+        for target in self.debugger.step_targets(thread, frame)? {
+            told.push(json!({"id": self.stops.callees.len(), "label": target.function}));
+            self.stops.callees.push(target.address);
+        }
+        Ok(json!({"targets": told}))
+    }
+
     pub fn goto_targets(&mut self, request: &Request) -> Answer {
         let place: crate::stops::SourceLine = arguments(request)?;
         let line = place.line + 1 - self.references.first_line;
@@ -74,10 +102,10 @@ impl Open {
     }
 
     /// Goes there; the body of the event that tells it.
-    pub fn go(&mut self, go: &Go, out: &Outbox, at: Option<&str>, stop: bool) -> Answer {
+    pub fn go(&mut self, go: &Go, at: Option<&str>, stop: bool) -> Answer {
         let stopped = match go {
-            Go::Begin | Go::Restart => self.begin(out, at, stop || matches!(go, Go::Restart))?,
-            Go::On(direction) => self.on(*direction, out)?,
+            Go::Begin | Go::Restart => self.begin(at, stop || matches!(go, Go::Restart))?,
+            Go::On(direction) => self.on(*direction)?,
             Go::Step {
                 thread,
                 step,
@@ -85,11 +113,15 @@ impl Open {
             } => {
                 self.choose(*thread)?;
                 let stop = self.debugger.step(*step, *direction, 0)?;
-                match self.logged(&stop, out)? {
-                    // A step that only came to a log point goes on as a step would.
+                match self.passes(&stop) {
+                    // A step that only came to a breakpoint that doesn't count yet goes on.
                     true => self.debugger.step(*step, *direction, 0)?,
                     false => stop,
                 }
+            }
+            Go::Into { thread, address } => {
+                self.choose(*thread)?;
+                self.debugger.step_into(*address, 0)?
             }
             Go::To { thread, spot } => {
                 self.choose(*thread)?;
@@ -131,7 +163,7 @@ impl Open {
     }
 
     /// The editor has set its breakpoints: to where it wants to begin.
-    fn begin(&mut self, out: &Outbox, at: Option<&str>, stop: bool) -> Result<Stop, Failed> {
+    fn begin(&mut self, at: Option<&str>, stop: bool) -> Result<Stop, Failed> {
         let arrived = |here| Stop {
             reason: StopReason::Arrived,
             here,
@@ -142,7 +174,7 @@ impl Open {
         }
         let start = self.debugger.seek("start")?;
         if !stop {
-            return self.on(Direction::Forward, out);
+            return self.on(Direction::Forward);
         }
         let main = Spot::Function("main".into());
         match self.debugger.run_to(Direction::Forward, &main) {
@@ -154,11 +186,11 @@ impl Open {
         }
     }
 
-    /// On to a breakpoint that stops; those that only print do so on the way.
-    fn on(&mut self, direction: Direction, out: &Outbox) -> Result<Stop, Failed> {
+    /// On to a breakpoint that counts.
+    fn on(&mut self, direction: Direction) -> Result<Stop, Failed> {
         loop {
             let stop = self.debugger.go(direction)?;
-            if !self.logged(&stop, out)? {
+            if !self.passes(&stop) {
                 return Ok(stop);
             }
         }

@@ -4,9 +4,11 @@
 //! * `wire`: messages, as they go over a pipe or a socket
 //! * `flags`: what is said in the midst of long work: pause, cancel, progress
 //! * `session`: one editor and one recording; which request is whose
-//! * `stops`: breakpoints of all kinds, log points
+//! * `stops`: breakpoints of all kinds
+//! * `printing`: log points, over the whole recording at once
 //! * `going`: continue, steps, goto, both ways
-//! * `looking`: threads, stacks, scopes, values, memory, code
+//! * `looking`: threads, stacks, scopes, values, memory, code, sources
+//! * `setting`: values that a person sets, in a copy
 //! * `console`: what a person types: expressions, and commands that begin with `clew`
 
 #![forbid(unsafe_code)]
@@ -15,7 +17,9 @@ mod console;
 mod flags;
 mod going;
 mod looking;
+mod printing;
 mod session;
+mod setting;
 mod stops;
 mod wire;
 

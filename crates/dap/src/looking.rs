@@ -26,7 +26,11 @@ enum Held {
         frame: usize,
         kind: ScopeKind,
     },
-    Value(ValueId),
+    Value {
+        thread: u32,
+        frame: usize,
+        id: ValueId,
+    },
 }
 
 impl References {
@@ -54,6 +58,14 @@ impl References {
         }
         self.frames.push((thread, frame));
         self.frames.len() as u64
+    }
+
+    /// Whose a value is: thread, frame, and the value that it is within, none for a scope.
+    pub fn owner(&self, reference: u64) -> Result<(u32, usize, Option<ValueId>), Failed> {
+        match self.held(reference)? {
+            Held::Scope { thread, frame, .. } => Ok((thread, frame, None)),
+            Held::Value { thread, frame, id } => Ok((thread, frame, Some(id))),
+        }
     }
 
     pub fn frame(&self, id: u64) -> Result<(u32, usize), Failed> {
@@ -210,13 +222,17 @@ impl Open {
             some => some,
         };
         let nodes = self.parts(asked.variables_reference, asked.start, most)?;
-        let told: Vec<Value> = nodes.iter().map(|node| self.told_value(node)).collect();
+        let (thread, frame, _) = self.references.owner(asked.variables_reference)?;
+        let told = nodes.iter();
+        let told: Vec<Value> = told
+            .map(|node| self.told_value(thread, frame, node))
+            .collect();
         Ok(json!({"variables": told}))
     }
 
     fn parts(&mut self, reference: u64, from: u64, most: u64) -> Result<Vec<Node>, Failed> {
         match self.references.held(reference)? {
-            Held::Value(id) => Ok(self.debugger.children(id, from, most)?),
+            Held::Value { id, .. } => Ok(self.debugger.children(id, from, most)?),
             Held::Scope {
                 thread,
                 frame,
@@ -238,8 +254,9 @@ impl Open {
         found.ok_or_else(|| Failed::Because(format!("there is no {name} in it")))
     }
 
-    fn told_value(&mut self, node: &Node) -> Value {
-        let reference = node.id.map(|id| self.references.keep(Held::Value(id)));
+    pub fn told_value(&mut self, thread: u32, frame: usize, node: &Node) -> Value {
+        let held = |id| Held::Value { thread, frame, id };
+        let reference = node.id.map(|id| self.references.keep(held(id)));
         let mut told = json!({
             "name": node.name,
             "value": node.text,
@@ -260,8 +277,8 @@ impl Open {
     }
 
     /// The answer to an expression.
-    pub fn told_result(&mut self, node: &Node) -> Value {
-        let mut told = self.told_value(node);
+    pub fn told_result(&mut self, thread: u32, frame: usize, node: &Node) -> Value {
+        let mut told = self.told_value(thread, frame, node);
         told["result"] = told["value"].take();
         if let Value::Object(fields) = &mut told {
             fields.remove("value");
@@ -372,6 +389,17 @@ impl Open {
         });
         let told: Vec<Value> = told.collect();
         Ok(json!({"modules": told, "totalModules": total}))
+    }
+
+    /// Files that programs and libraries were compiled from.
+    pub fn loaded_sources(&mut self) -> Answer {
+        let all = self.debugger.sources()?;
+        let told = all.iter().map(|path| {
+            let name = path.rsplit('/').next().unwrap_or(path);
+            json!({"name": name, "path": &**path})
+        });
+        let told: Vec<Value> = told.collect();
+        Ok(json!({"sources": told}))
     }
 
     pub fn exception_info(&mut self) -> Answer {

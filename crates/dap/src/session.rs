@@ -49,6 +49,8 @@ pub struct Open {
     entry: Entry,
     /// How the program ended, if it stands there.
     pub ended: Option<String>,
+    /// The editor has set what it wanted to set first.
+    pub begun: bool,
 }
 
 #[derive(Clone)]
@@ -74,6 +76,8 @@ enum Then {
     /// Tell that breakpoints may be set.
     Initialized,
     Go(Go),
+    /// Tell what new log points print.
+    Print,
     Leave,
 }
 
@@ -87,6 +91,11 @@ pub enum Go {
         thread: u64,
         step: Step,
         direction: Direction,
+    },
+    /// Into a function that the line calls, by where its body begins.
+    Into {
+        thread: u64,
+        address: u64,
     },
     To {
         thread: u64,
@@ -173,6 +182,10 @@ fn capabilities() -> Value {
         "supportsRestartFrame": true,
         "supportsRestartRequest": true,
         "supportsGotoTargetsRequest": true,
+        "supportsStepInTargetsRequest": true,
+        "supportsSetVariable": true,
+        "supportsSetExpression": true,
+        "supportsLoadedSourcesRequest": true,
         "supportsCompletionsRequest": true,
         "supportsModulesRequest": true,
         "supportsExceptionInfoRequest": true,
@@ -233,6 +246,7 @@ impl Session {
             Then::Nothing => {}
             Then::Initialized => self.out.event("initialized", json!({})),
             Then::Go(go) => self.go(&request.command, &go),
+            Then::Print => self.print(),
             Then::Leave => {
                 self.open = None;
                 self.out.event("terminated", json!({}));
@@ -279,12 +293,13 @@ impl Session {
         open.references.first_line = first_line;
         open.references.first_column = first_column;
         let done = |body: Value| Ok((body, Then::Nothing));
+        let prints = |body: Value| Ok((body, Then::Print));
         match request.command.as_str() {
             "configurationDone" => Ok((json!({}), Then::Go(Go::Begin))),
             "restart" => Ok((json!({}), Then::Go(Go::Restart))),
-            "setBreakpoints" => done(open.set_breakpoints(request)?),
-            "setFunctionBreakpoints" => done(open.set_function_breakpoints(request)?),
-            "setInstructionBreakpoints" => done(open.set_instruction_breakpoints(request)?),
+            "setBreakpoints" => prints(open.set_breakpoints(request)?),
+            "setFunctionBreakpoints" => prints(open.set_function_breakpoints(request)?),
+            "setInstructionBreakpoints" => prints(open.set_instruction_breakpoints(request)?),
             "setExceptionBreakpoints" => done(open.set_exception_breakpoints(request)?),
             "dataBreakpointInfo" => done(open.data_breakpoint_info(request)?),
             "setDataBreakpoints" => done(open.set_data_breakpoints(request)?),
@@ -296,9 +311,13 @@ impl Session {
                 (body, None) => done(body),
                 (body, Some(go)) => Ok((body, Then::Go(go))),
             },
+            "setVariable" => done(open.set_variable(request, &out)?),
+            "setExpression" => done(open.set_expression(request, &out)?),
             "completions" => done(open.completions(request)?),
             "readMemory" => done(open.read_memory(request)?),
             "disassemble" => done(open.disassemble(request)?),
+            "loadedSources" => done(open.loaded_sources()?),
+            "stepInTargets" => done(open.step_in_targets(request)?),
             "modules" => done(open.modules(request)?),
             "exceptionInfo" => done(open.exception_info()?),
             "gotoTargets" => done(open.goto_targets(request)?),
@@ -340,6 +359,7 @@ impl Session {
                 stop: attach.stop_on_entry.unwrap_or(true),
             },
             ended: None,
+            begun: false,
         });
         Ok(())
     }
@@ -386,7 +406,7 @@ impl Session {
         }
         self.flags.begin(command);
         let entry = open.entry.clone();
-        let stopped = open.go(go, &self.out, entry.at.as_deref(), entry.stop);
+        let stopped = open.go(go, entry.at.as_deref(), entry.stop);
         self.flags.end();
         let body = match stopped {
             Ok(body) => body,
@@ -404,5 +424,17 @@ impl Session {
         body["threadId"] = (u64::from(open.debugger.thread()) + 1).into();
         body["allThreadsStopped"] = true.into();
         self.out.event("stopped", body);
+        if matches!(go, Go::Begin) {
+            open.begun = true;
+            self.print();
+        }
+    }
+
+    fn print(&mut self) {
+        if let Some(open) = &mut self.open {
+            self.flags.begin("log points");
+            open.print(&self.out);
+            self.flags.end();
+        }
     }
 }

@@ -9,8 +9,9 @@ use clew_debugger::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::printing::Print;
 use crate::session::{Answer, Failed, Open, arguments};
-use crate::wire::{Outbox, Request};
+use crate::wire::Request;
 
 /// Watchpoints have numbers of their own; editors want one row of numbers.
 const DATA: u64 = 1 << 32;
@@ -26,12 +27,16 @@ pub struct Stops {
     functions: Vec<BreakpointId>,
     instructions: Vec<BreakpointId>,
     exceptions: Vec<BreakpointId>,
-    /// What is printed instead of stopping.
-    messages: HashMap<BreakpointId, String>,
+    /// What prints rather than stops.
+    prints: HashMap<BreakpointId, Print>,
+    /// Those of them that haven't printed yet.
+    pub unprinted: Vec<(BreakpointId, Print)>,
     /// Which hits count.
     counts: HashMap<BreakpointId, Count>,
     /// What `gotoTargets` told.
     pub targets: Vec<Spot>,
+    /// What `stepInTargets` told: where functions begin.
+    pub callees: Vec<u64>,
 }
 
 impl Stops {
@@ -87,7 +92,7 @@ struct SetExceptions {
 
 /// Which hits of a breakpoint count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Count {
+pub enum Count {
     Exactly(u64),
     From(u64),
     Every(u64),
@@ -113,7 +118,7 @@ impl Count {
         }
     }
 
-    fn counts(self, hit: u64) -> bool {
+    pub fn counts(self, hit: u64) -> bool {
         match self {
             Count::Exactly(n) => hit == n,
             Count::From(n) => hit >= n,
@@ -171,6 +176,7 @@ impl Open {
             return Err("which file? a source needs its path".into());
         };
         let old = self.stops.files.remove(&path).unwrap_or_default();
+        let printed = self.printed();
         self.remove(&old)?;
         let mut told = Vec::new();
         for one in &asked.breakpoints {
@@ -187,6 +193,7 @@ impl Open {
                     .push(made.id);
             }
         }
+        self.print_new(&printed);
         Ok(json!({"breakpoints": told}))
     }
 
@@ -212,6 +219,7 @@ impl Open {
     pub fn set_function_breakpoints(&mut self, request: &Request) -> Answer {
         let asked: SetOthers = arguments(request)?;
         let old = std::mem::take(&mut self.stops.functions);
+        let printed = self.printed();
         self.remove(&old)?;
         let mut told = Vec::new();
         for one in &asked.breakpoints {
@@ -219,12 +227,14 @@ impl Open {
             told.push(self.answered(&made, None));
             self.stops.functions.extend(made.map(|made| made.id).ok());
         }
+        self.print_new(&printed);
         Ok(json!({"breakpoints": told}))
     }
 
     pub fn set_instruction_breakpoints(&mut self, request: &Request) -> Answer {
         let asked: SetOthers = arguments(request)?;
         let old = std::mem::take(&mut self.stops.instructions);
+        let printed = self.printed();
         self.remove(&old)?;
         let mut told = Vec::new();
         for one in &asked.breakpoints {
@@ -238,7 +248,26 @@ impl Open {
                 .instructions
                 .extend(made.map(|made| made.id).ok());
         }
+        self.print_new(&printed);
         Ok(json!({"breakpoints": told}))
+    }
+
+    /// Log points that have printed. An editor sets all of a file again when one of them changes.
+    fn printed(&self) -> HashMap<BreakpointId, Print> {
+        let waits = |id: &BreakpointId| self.stops.unprinted.iter().any(|(one, _)| one == id);
+        let all = self.stops.prints.iter().filter(|(id, _)| !waits(id));
+        all.map(|(id, print)| (*id, print.clone())).collect()
+    }
+
+    /// Those that weren't there before shall print.
+    fn print_new(&mut self, printed: &HashMap<BreakpointId, Print>) {
+        let waiting = &self.stops.unprinted;
+        let new = self.stops.prints.iter().filter(|(id, print)| {
+            !printed.values().any(|one| one == *print) && !waiting.iter().any(|(one, _)| one == *id)
+        });
+        let mut new: Vec<_> = new.map(|(id, print)| (*id, print.clone())).collect();
+        new.sort_by_key(|(id, _)| *id);
+        self.stops.unprinted.extend(new);
     }
 
     pub fn set_exception_breakpoints(&mut self, request: &Request) -> Answer {
@@ -273,24 +302,35 @@ impl Open {
         let said = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
         let count = said(&asked.hit_condition).map(|text| Count::read(&text));
         let count = count.transpose()?;
+        let condition = said(&asked.condition);
         let wanted = Wanted {
-            condition: said(&asked.condition),
-            ..Wanted::at(spot)
+            condition: condition.clone(),
+            ..Wanted::at(spot.clone())
         };
         let made = self.debugger.add_breakpoint(wanted)?;
-        self.stops
-            .counts
-            .extend(count.map(|count| (made.id, count)));
-        let message = said(&asked.log_message);
-        self.stops
-            .messages
-            .extend(message.map(|text| (made.id, text)));
+        match said(&asked.log_message) {
+            Some(message) => {
+                self.debugger.enable_breakpoint(made.id, false)?;
+                let print = Print {
+                    spot,
+                    condition,
+                    count,
+                    message,
+                };
+                self.stops.prints.insert(made.id, print);
+            }
+            None => self
+                .stops
+                .counts
+                .extend(count.map(|count| (made.id, count))),
+        }
         Ok(made)
     }
 
     fn remove(&mut self, ids: &[BreakpointId]) -> Result<(), Failed> {
         for id in ids {
-            self.stops.messages.remove(id);
+            self.stops.prints.remove(id);
+            self.stops.unprinted.retain(|(one, _)| one != id);
             self.stops.counts.remove(id);
             self.debugger.remove_breakpoint(*id)?;
         }
@@ -375,57 +415,18 @@ impl Open {
         Ok(json!({"breakpoints": told}))
     }
 
-    /// Prints what log points here print; whether nothing else stops here.
-    pub fn logged(&mut self, stop: &Stop, out: &Outbox) -> Result<bool, Failed> {
+    /// Whether nothing that counts stops here: all breakpoints wait for another hit.
+    pub fn passes(&self, stop: &Stop) -> bool {
         let StopReason::Breakpoints(ids) = &stop.reason else {
-            return Ok(false);
+            return false;
         };
-        let mut stops = ids.is_empty();
-        for id in ids {
-            let known = self.debugger.breakpoints().iter();
-            let hit = known.filter(|one| one.id == *id).map(|one| one.hits).next();
-            let counts = self.stops.counts.get(id);
-            if !counts.is_none_or(|count| count.counts(hit.unwrap_or(0))) {
-                continue;
-            }
-            match self.stops.messages.get(id).cloned() {
-                Some(message) => {
-                    let text = self.filled(&message)?;
-                    let mut body = json!({"category": "console", "output": format!("{text}\n")});
-                    let here = &stop.here.location;
-                    if let (Some(file), Some(line)) = (&here.file, here.line) {
-                        body["source"] = json!({"path": file});
-                        body["line"] = (line + self.references.first_line - 1).into();
-                    }
-                    out.event("output", body);
-                }
-                None => stops = true,
-            }
-        }
-        Ok(!stops)
-    }
-
-    /// A message with the values of `{expressions}` in it.
-    fn filled(&mut self, message: &str) -> Result<String, Failed> {
-        let thread = self.debugger.thread();
-        let mut text = String::new();
-        let mut rest = message;
-        while let Some((before, behind)) = rest.split_once('{') {
-            text.push_str(before);
-            let Some((expression, after)) = behind.split_once('}') else {
-                text.push('{');
-                rest = behind;
-                continue;
-            };
-            match self.debugger.evaluate(thread, 0, expression) {
-                Ok(node) => text.push_str(&node.text),
-                Err(error) if error.is_interrupted() => return Err(Failed::Cancelled),
-                Err(error) => text.push_str(&format!("<{error}>")),
-            }
-            rest = after;
-        }
-        text.push_str(rest);
-        Ok(text)
+        !ids.is_empty()
+            && ids.iter().all(|id| {
+                let mut known = self.debugger.breakpoints().iter();
+                let hit = known.find(|one| one.id == *id).map_or(0, |one| one.hits);
+                let count = self.stops.counts.get(id);
+                count.is_some_and(|count| !count.counts(hit))
+            })
     }
 }
 

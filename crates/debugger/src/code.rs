@@ -75,6 +75,15 @@ impl Debugger {
         let mut bytes = vec![0; len.min(MOST_BYTES)];
         let got = self.timeline.read(address, &mut bytes)?;
         bytes.truncate(got);
+        for (from, new) in &self.pokes {
+            for (n, byte) in new.iter().enumerate() {
+                let at = from.wrapping_add(n as u64).wrapping_sub(address);
+                let at = usize::try_from(at).ok();
+                if let Some(known) = at.and_then(|at| bytes.get_mut(at)) {
+                    *known = *byte;
+                }
+            }
+        }
         Ok(bytes)
     }
 

@@ -8,7 +8,7 @@ use clew_recording::event::{StreamId, ThreadId};
 use clew_recording::process::{self, ProcessName};
 use clew_recording::reader::Recording;
 use clew_symbols::StackEnd;
-use clew_timeline::program::Program;
+use clew_timeline::program::{Poke, Program};
 use clew_timeline::{Next, Position, Settings, Target, Timeline};
 use serde::{Serialize, Serializer};
 
@@ -25,6 +25,8 @@ pub struct Debugger {
     pub(crate) program: Program,
     /// Values that were told of this position.
     pub(crate) kept: Kept,
+    /// What somebody wants to be other than it was here.
+    pub(crate) pokes: Vec<Poke>,
     pub(crate) breakpoints: Breakpoints,
     pub(crate) watchpoints: Watchpoints,
     /// Breakpoints that a front end keeps by itself.
@@ -148,6 +150,7 @@ impl Debugger {
             recording,
             timeline,
             kept: Kept::default(),
+            pokes: Vec::new(),
             breakpoints: Breakpoints::default(),
             watchpoints: Watchpoints::default(),
             foreign: Vec::new(),
@@ -220,6 +223,7 @@ impl Debugger {
     /// What was told of the last position isn't asked any more.
     pub(crate) fn moved(&mut self) {
         self.kept.clear();
+        self.pokes.clear();
         self.hidden.1 = 0;
     }
 

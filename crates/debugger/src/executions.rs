@@ -59,6 +59,9 @@ impl Debugger {
             locations.push(self.location_ever(address)?);
         }
         let (here, thread, hidden) = (self.timeline.position()?, self.thread, self.hidden);
+        // What was told of this place, or is wanted to be other than it was, holds when it stands here again.
+        let told = std::mem::take(&mut self.kept);
+        let pokes = std::mem::take(&mut self.pokes);
         let mut found = Executions {
             executions: Vec::new(),
             complete: false,
@@ -69,6 +72,7 @@ impl Debugger {
         let looked = self.executed(&stoppers, condition, expressions, most, &mut found);
         self.return_to(here)?;
         (self.thread, self.hidden) = (thread, hidden);
+        (self.kept, self.pokes) = (told, pokes);
         looked?;
         Ok(found)
     }

@@ -7,7 +7,9 @@
 //! * `debugger`: open, where, threads, stacks
 //! * `values`: scopes and value trees, expressions
 //! * `breakpoints`, `going`: where to stop; on to the next stop, and back
+//! * `whatif`: values that somebody sets, in a copy
 //! * `watching`: memory to stop at
+//! * `targets`: what a line calls, and into one of these calls
 //! * `statements`, `stepping`: the lines of a function; from line to line, into and out of calls
 //! * `condition`: what is asked in the midst of a run: is it this frame?
 //! * `images`: which files were mapped when
@@ -36,9 +38,11 @@ mod images;
 mod probing;
 mod statements;
 mod stepping;
+mod targets;
 mod tree;
 mod values;
 mod watching;
+mod whatif;
 
 pub use beneath::SeenCalls;
 pub use breakpoints::{Breakpoint, BreakpointId, Spot, Wanted};
@@ -52,9 +56,11 @@ pub use going::{Stop, StopReason};
 pub use happenings::{Happening, Written};
 pub use images::Loaded;
 pub use stepping::Step;
+pub use targets::StepTarget;
 pub use tree::Tree;
 pub use values::{Node, Scope, ScopeKind, ValueId};
 pub use watching::{Touch, Watchpoint, WatchpointId};
+pub use whatif::Settable;
 
 pub use clew_timeline::{Direction, Position, Settings};
 

@@ -75,6 +75,8 @@ pub(crate) struct Callees {
     pub indirect: Vec<u64>,
     /// Behind each call of a function that has lines, or may have.
     pub returns: Vec<u64>,
+    /// Each call by name of a function that has lines, and where that begins.
+    pub named: Vec<(u64, Vec<u64>)>,
 }
 
 /// A frame in which lines are stepped over.
@@ -295,7 +297,8 @@ impl Debugger {
                         let bodies = self.lines_of(&images.modules, instruction.near_branch64());
                         if !bodies.is_empty() {
                             callees.returns.push(instruction.next_ip());
-                            callees.bodies.extend(bodies);
+                            callees.bodies.extend(&bodies);
+                            callees.named.push((instruction.ip(), bodies));
                         }
                     }
                     // A tail call.

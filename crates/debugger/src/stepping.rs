@@ -80,7 +80,12 @@ impl Debugger {
 
     /// A step has come to where calls that were inlined begin: it stands before them, at the line that makes them. A step
     /// into the line's own call has gone into it.
-    fn hide(&mut self, thread: ThreadId, into: bool, begun: Option<Begun>) -> Result<()> {
+    pub(crate) fn hide(
+        &mut self,
+        thread: ThreadId,
+        into: bool,
+        begun: Option<Begun>,
+    ) -> Result<()> {
         self.moved();
         let pc = self.timeline.at().pc;
         let Some(standing) = self.standing(thread, 0)? else {
@@ -549,7 +554,7 @@ impl Debugger {
         self.search(Direction::Backward, thread, &stoppers, true, None)
     }
 
-    fn fits(&self, standing: &Standing, stoppers: &[Stopper]) -> Result<()> {
+    pub(crate) fn fits(&self, standing: &Standing, stoppers: &[Stopper]) -> Result<()> {
         match stoppers.len() > MOST_STOPPERS {
             true => Err(Error::Statements {
                 function: standing.body.name.clone(),

@@ -14,7 +14,7 @@ use crate::{Error, Result};
 /// Functions that an expression calls may take so many ticks.
 const TICKS: u64 = 20_000_000;
 /// More nodes aren't told at once.
-const MOST: u64 = 10_000;
+pub(crate) const MOST: u64 = 10_000;
 /// Static variables of a file that are told.
 const MOST_STATICS: usize = 1_000;
 
@@ -80,9 +80,9 @@ pub(crate) struct Kept {
 }
 
 #[derive(Clone)]
-struct Held {
-    thread: ThreadId,
-    within: Within,
+pub(crate) struct Held {
+    pub thread: ThreadId,
+    pub within: Within,
 }
 
 impl Kept {
@@ -96,7 +96,7 @@ impl Kept {
         ValueId(self.first + self.values.len() as u64 - 1)
     }
 
-    fn get(&self, id: ValueId) -> Result<Held> {
+    pub fn get(&self, id: ValueId) -> Result<Held> {
         let index = id.0.checked_sub(self.first);
         let held = index.and_then(|index| self.values.get(index as usize));
         held.cloned().ok_or(Error::Stale)
@@ -191,6 +191,7 @@ impl Debugger {
         let asked = Asked {
             thread,
             ticks: TICKS,
+            pokes: &self.pokes,
         };
         let names = &mut Bindings::new();
         Ok(self

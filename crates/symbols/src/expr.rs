@@ -5,6 +5,7 @@
 //! functions happen in a copy that is thrown away.
 
 mod agent;
+mod assign;
 mod bindings;
 mod call;
 mod eval;

@@ -198,7 +198,7 @@ impl Program {
     pub fn ask<T>(
         &mut self,
         timeline: &mut Timeline,
-        asked: Asked,
+        asked: Asked<'_>,
         names: &mut Bindings,
         question: impl FnOnce(&mut Evaluator<'_>) -> T,
     ) -> Result<T> {
@@ -211,8 +211,9 @@ impl Program {
         let calls = timeline.at().thread == asked.thread;
         let mut here = Here {
             registers,
+            excursion: poked(timeline, asked.pokes)?,
             timeline,
-            excursion: None,
+            pokes: asked.pokes,
             ticks: asked.ticks,
             endless: false,
             failed: None,
@@ -243,6 +244,7 @@ impl Program {
                 registers: registers.clone(),
                 timeline: &mut *timeline,
                 excursion: None,
+                pokes: &[],
                 ticks,
                 endless: false,
                 failed: None,
@@ -270,10 +272,27 @@ impl Program {
 
 /// What [`Program::ask`] needs to know.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
+pub struct Asked<'a> {
     pub thread: ThreadId,
     /// How long functions that are called may take.
     pub ticks: u64,
+    /// What somebody wants to be other than it was: the question is about a copy of the program that has it so.
+    pub pokes: &'a [Poke],
+}
+
+/// Where memory is changed, and what is there then.
+pub type Poke = (u64, Vec<u8>);
+
+/// A copy of the program in which memory was changed; none if nothing was.
+fn poked(timeline: &mut Timeline, pokes: &[Poke]) -> Result<Option<Excursion>> {
+    if pokes.is_empty() {
+        return Ok(None);
+    }
+    let mut excursion = timeline.excursion()?;
+    for (address, bytes) in pokes {
+        excursion.write(*address, bytes)?;
+    }
+    Ok(Some(excursion))
 }
 
 /// A program at a position; with a copy of it as soon as something is called.
@@ -281,6 +300,7 @@ struct Here<'a> {
     timeline: &'a mut Timeline,
     registers: Option<Registers>,
     excursion: Option<Excursion>,
+    pokes: &'a [Poke],
     ticks: u64,
     endless: bool,
     /// What went wrong that isn't the program's.
@@ -303,6 +323,17 @@ impl Here<'_> {
         self.excursion
             .as_mut()
             .ok_or_else(|| "can't be tried".to_string())
+    }
+
+    /// The copy is of no use any more: what was changed is changed in another one.
+    fn again(&mut self) {
+        match poked(self.timeline, self.pokes) {
+            Ok(excursion) => self.excursion = excursion,
+            Err(error) => {
+                self.excursion = None;
+                self.fails(error);
+            }
+        }
     }
 
     /// Remembers an error that ends it all; what to say of it meanwhile.
@@ -351,12 +382,12 @@ impl Context for Here<'_> {
             }),
             Ok(Err(undefined)) => {
                 // What is left of it is in no state to be asked again.
-                self.excursion = None;
+                self.again();
                 self.endless |= undefined == Undefined::Endless;
                 Err(why_undefined(&undefined))
             }
             Err(Error::Lost) => {
-                self.excursion = None;
+                self.again();
                 Err("brings its process to an end".into())
             }
             Err(error) => Err(self.fails(error)),

@@ -86,6 +86,25 @@ impl Guest {
         }
     }
 
+    /// Compiles and records another program in C, as `NAME.rec` in the same folder.
+    pub fn record_another(&self, source: &Path, name: &str) {
+        let program = self.folder.join(name);
+        let made = Command::new("cc")
+            .args(["-g", "-O0", "-o"])
+            .arg(&program)
+            .arg(source)
+            .status();
+        assert!(made.unwrap().success());
+        let recorded = Command::new(clew())
+            .args(["record", "-o"])
+            .arg(self.folder.join(format!("{name}.rec")))
+            .arg(&program)
+            .env("CLEW_DIR", &self.folder)
+            .stderr(Stdio::null())
+            .status();
+        recorded.unwrap();
+    }
+
     pub fn open(&self) -> Debugger {
         self.open_with(None, None)
     }

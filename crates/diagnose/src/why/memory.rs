@@ -270,7 +270,11 @@ impl Asking<'_> {
     ) -> Result<Option<(String, Option<Site>)>> {
         self.scene.go(position)?;
         let (timeline, program) = self.scene.debugger.timeline_and_program();
-        let asked = Asked { thread, ticks: 0 };
+        let asked = Asked {
+            thread,
+            ticks: 0,
+            pokes: &[],
+        };
         let names = &mut Bindings::new();
         let found = program.ask(timeline, asked, names, |evaluator| {
             if !evaluator.choose_frame(frame) {

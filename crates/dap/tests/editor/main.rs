@@ -1,14 +1,18 @@
 //! An editor's sessions with `clew dap`: what the debugger says of the same recording is what must arrive.
 
-#[path = "../../debugger/tests/common/mod.rs"]
+mod client;
+#[path = "../../../debugger/tests/common/mod.rs"]
 mod common;
+mod long;
+mod outside;
+mod whatif;
 
-use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use clew_debugger::{Debugger, Direction, Spot, Step, Stop, StopReason, Wanted};
+use client::Editor;
 use common::Guest;
 use serde_json::{Value, json};
 
@@ -22,189 +26,17 @@ fn main() {
         common::test("console", console),
         common::test("crash", crash),
         common::test("launch", launch),
-        common::test("pause", pause),
         common::test("socket", socket),
         common::test("nonsense", nonsense),
-        common::test("schema", schema).with_ignored_flag(true),
+        common::test("set", whatif::set),
+        common::test("targets", whatif::targets),
+        common::test("sources", whatif::sources),
+        common::test("log_points", whatif::log_points),
+        common::test("pause", long::pause),
+        common::test("progress_and_cancel", long::progress_and_cancel),
+        common::test("schema", outside::schema).with_ignored_flag(true),
+        common::test("testsupport", outside::testsupport).with_ignored_flag(true),
     ])
-}
-
-/// The other side.
-struct Editor {
-    child: Option<Child>,
-    output: Box<dyn Write>,
-    input: BufReader<Box<dyn Read>>,
-    seq: u64,
-    events: VecDeque<Value>,
-    /// All that came and went.
-    said: Vec<Value>,
-}
-
-impl Drop for Editor {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-impl Editor {
-    fn start(guest: &Guest) -> Editor {
-        let mut child = Command::new(common::clew())
-            .arg("dap")
-            .env("CLEW_DIR", &guest.folder)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let output = Box::new(child.stdin.take().unwrap());
-        let input = Box::new(child.stdout.take().unwrap());
-        Editor::over(Some(child), output, input)
-    }
-
-    fn over(child: Option<Child>, output: Box<dyn Write>, input: Box<dyn Read>) -> Editor {
-        Editor {
-            child,
-            output,
-            input: BufReader::new(input),
-            seq: 0,
-            events: VecDeque::new(),
-            said: Vec::new(),
-        }
-    }
-
-    fn send(&mut self, command: &str, arguments: Value) -> u64 {
-        self.seq += 1;
-        let message = json!({
-            "seq": self.seq,
-            "type": "request",
-            "command": command,
-            "arguments": arguments,
-        });
-        let text = message.to_string();
-        self.said.push(message);
-        write!(self.output, "Content-Length: {}\r\n\r\n{text}", text.len()).unwrap();
-        self.output.flush().unwrap();
-        self.seq
-    }
-
-    fn receive(&mut self) -> Value {
-        let mut length = 0;
-        loop {
-            let mut line = String::new();
-            assert!(self.input.read_line(&mut line).unwrap() > 0, "it left");
-            if line.trim().is_empty() {
-                break;
-            }
-            if let Some(text) = line.strip_prefix("Content-Length: ") {
-                length = text.trim().parse().unwrap();
-            }
-        }
-        let mut bytes = vec![0; length];
-        self.input.read_exact(&mut bytes).unwrap();
-        let message: Value = serde_json::from_slice(&bytes).unwrap();
-        self.said.push(message.clone());
-        message
-    }
-
-    fn response(&mut self, seq: u64) -> Value {
-        loop {
-            let message = self.receive();
-            match message["type"].as_str() {
-                Some("event") => self.events.push_back(message),
-                _ => {
-                    assert_eq!(message["request_seq"], seq);
-                    return message;
-                }
-            }
-        }
-    }
-
-    /// Asks, and wants an answer.
-    fn ask(&mut self, command: &str, arguments: Value) -> Value {
-        let seq = self.send(command, arguments);
-        let message = self.response(seq);
-        assert_eq!(message["success"], true, "{command}: {message}");
-        message["body"].clone()
-    }
-
-    /// Asks, and wants to be refused; the words.
-    fn refused(&mut self, command: &str, arguments: Value) -> String {
-        let seq = self.send(command, arguments);
-        let message = self.response(seq);
-        assert_eq!(message["success"], false, "{command}: {message}");
-        message["message"].as_str().unwrap().into()
-    }
-
-    fn event(&mut self, name: &str) -> Value {
-        loop {
-            let message = match self.events.pop_front() {
-                Some(message) => message,
-                None => self.receive(),
-            };
-            assert_eq!(message["type"], "event", "{message}");
-            if message["event"] == name {
-                return message["body"].clone();
-            }
-        }
-    }
-
-    /// Attaches to the guest's recording; stands in main.
-    fn attach(guest: &Guest) -> Editor {
-        let mut editor = Editor::start(guest);
-        editor.begin(json!({"recording": guest.folder.join("rec")}));
-        editor.ask("configurationDone", json!({}));
-        editor.event("stopped");
-        editor
-    }
-
-    fn begin(&mut self, arguments: Value) {
-        let capabilities = self.ask(
-            "initialize",
-            json!({"adapterID": "clew", "supportsProgressReporting": true}),
-        );
-        assert_eq!(capabilities["supportsStepBack"], true);
-        self.ask("attach", arguments);
-        self.event("initialized");
-    }
-
-    /// Goes somewhere; why it stands there.
-    fn go(&mut self, command: &str) -> Value {
-        self.ask(command, json!({"threadId": 1}));
-        self.event("stopped")
-    }
-
-    fn frames(&mut self) -> Vec<Value> {
-        let body = self.ask("stackTrace", json!({"threadId": 1}));
-        body["stackFrames"].as_array().unwrap().clone()
-    }
-
-    fn top(&mut self) -> Value {
-        self.frames().remove(0)
-    }
-
-    fn evaluate(&mut self, expression: &str) -> Value {
-        let frame = self.top()["id"].clone();
-        let asked = json!({"expression": expression, "frameId": frame, "context": "watch"});
-        self.ask("evaluate", asked)
-    }
-
-    fn typed(&mut self, text: &str) -> String {
-        let asked = json!({"expression": text, "context": "repl"});
-        let body = self.ask("evaluate", asked);
-        body["result"].as_str().unwrap().into()
-    }
-
-    /// Where it stands: function, line, position.
-    fn place(&mut self) -> String {
-        let top = self.top();
-        let name = top["name"].as_str().unwrap().to_string();
-        let name = name.trim_end_matches(" [inlined]").to_string();
-        let position = self.typed("clew when");
-        let position = position.split(' ').next().unwrap();
-        format!("{name} {} {position}", top["line"])
-    }
 }
 
 fn place(stop: &Stop) -> String {
@@ -228,7 +60,7 @@ fn at_main(guest: &Guest) -> (Debugger, Stop) {
 fn walks() {
     let guest = Guest::new("lines.c", &["-O0", "-DLOOPS=5"]);
     let (mut debugger, first) = at_main(&guest);
-    let mut editor = Editor::attach(&guest);
+    let mut editor = Editor::attach(common::clew(), &guest.folder);
     assert_eq!(editor.place(), place(&first));
     let steps = [
         ("next", Step::Over, Direction::Forward, 6),
@@ -279,7 +111,7 @@ fn walks() {
 
 fn breakpoints() {
     let guest = Guest::new("lines.c", &["-O0", "-DLOOPS=9"]);
-    let mut editor = Editor::attach(&guest);
+    let mut editor = Editor::attach(common::clew(), &guest.folder);
     let line = guest.line("int twice = n * 2;");
     let set = |editor: &mut Editor, breakpoint: Value| -> Value {
         let source = json!({"path": guest.source});
@@ -326,23 +158,8 @@ fn breakpoints() {
             assert_eq!(editor.evaluate("n")["result"], n, "{count}");
         }
     }
-    // What prints doesn't stop.
-    editor.go("restart");
-    set(
-        &mut editor,
-        json!({"line": line, "logMessage": "n is {n}, twice that {n * 2}; {nobody}"}),
-    );
-    editor.ask("continue", json!({"threadId": 1}));
-    for n in 0..9 {
-        let body = editor.event("output");
-        let text = body["output"].as_str().unwrap();
-        let expected = format!("n is {n}, twice that {}; <", n * 2);
-        assert!(text.starts_with(&expected), "{text}");
-        assert_eq!(body["line"], line);
-    }
     set(&mut editor, json!({"line": 1000}));
     // Functions; what isn't there is told.
-    editor.event("stopped");
     editor.go("restart");
     let asked = json!({"breakpoints": [{"name": "fib"}, {"name": "fibb"}]});
     let made = editor.ask("setFunctionBreakpoints", asked)["breakpoints"].clone();
@@ -370,7 +187,7 @@ fn breakpoints() {
     let set = editor.ask("setExceptionBreakpoints", json!({"filters": ["throw"]}));
     assert_eq!(set["breakpoints"][0]["verified"], false);
     let guest = Guest::new("throws.cpp", &["-O0"]);
-    let mut editor = Editor::attach(&guest);
+    let mut editor = Editor::attach(common::clew(), &guest.folder);
     let set = editor.ask("setExceptionBreakpoints", json!({"filters": ["throw"]}));
     assert_eq!(set["breakpoints"][0]["verified"], true);
     assert_eq!(editor.go("continue")["reason"], "exception");
@@ -385,7 +202,7 @@ fn values() {
             _ => &["-Copt-level=0"],
         };
         let guest = Guest::new(source, flags);
-        let mut editor = Editor::attach(&guest);
+        let mut editor = Editor::attach(common::clew(), &guest.folder);
         editor.ask(
             "setFunctionBreakpoints",
             json!({"breakpoints": [{"name": "look"}]}),
@@ -445,7 +262,7 @@ fn values() {
 /// Data breakpoints stop where the debugger's history of the variable says that it changed.
 fn data() {
     let guest = Guest::new("lines.c", &["-O0", "-DLOOPS=6"]);
-    let mut editor = Editor::attach(&guest);
+    let mut editor = Editor::attach(common::clew(), &guest.folder);
     let info = editor.ask("dataBreakpointInfo", json!({"name": "sink"}));
     let asked = json!({"breakpoints": [{"dataId": info["dataId"], "accessType": "write"}]});
     let made = editor.ask("setDataBreakpoints", asked)["breakpoints"][0].clone();
@@ -477,7 +294,7 @@ fn data() {
 
 fn code() {
     let guest = Guest::new("lines.c", &["-O0", "-DLOOPS=5"]);
-    let mut editor = Editor::attach(&guest);
+    let mut editor = Editor::attach(common::clew(), &guest.folder);
     let here = editor.top()["instructionPointerReference"].clone();
     let asked = json!({
         "memoryReference": here,
@@ -530,7 +347,7 @@ fn code() {
 
 fn console() {
     let guest = Guest::new("lines.c", &["-O0", "-DLOOPS=5"]);
-    let mut editor = Editor::attach(&guest);
+    let mut editor = Editor::attach(common::clew(), &guest.folder);
     assert_eq!(editor.typed("2 + 3"), "5");
     let said = editor.typed("clew calls leaf");
     assert_eq!(said.lines().count(), 7, "{said}");
@@ -586,23 +403,9 @@ fn crash() {
     let guest = Guest::new("lines.c", &["-O0", "-DLOOPS=5"]);
     let source = guest.folder.join("crash.c");
     std::fs::write(&source, "int main(void) { return *(volatile int *)8; }\n").unwrap();
-    let program = guest.folder.join("crash");
-    let made = Command::new("cc")
-        .arg("-g")
-        .arg("-o")
-        .arg(&program)
-        .arg(&source)
-        .status();
-    assert!(made.unwrap().success());
-    let recorded = Command::new(common::clew())
-        .args(["record", "-o"])
-        .arg(guest.folder.join("crashed"))
-        .arg(&program)
-        .stderr(Stdio::null())
-        .status();
-    assert!(!recorded.unwrap().success());
-    let mut editor = Editor::start(&guest);
-    editor.begin(json!({"recording": guest.folder.join("crashed"), "stopOnEntry": false}));
+    guest.record_another(&source, "crash");
+    let mut editor = Editor::start(common::clew(), &guest.folder);
+    editor.begin(json!({"recording": guest.folder.join("crash.rec"), "stopOnEntry": false}));
     editor.ask("configurationDone", json!({}));
     let told = editor.event("stopped");
     assert_eq!(told["reason"], "exception", "{told}");
@@ -621,7 +424,7 @@ fn crash() {
 /// A program is recorded first; then it is like any recording.
 fn launch() {
     let guest = Guest::new("lines.c", &["-O0", "-DLOOPS=5"]);
-    let mut editor = Editor::start(&guest);
+    let mut editor = Editor::start(common::clew(), &guest.folder);
     editor.ask("initialize", json!({"adapterID": "clew"}));
     let wrong = editor.refused("launch", json!({"program": "/nowhere/at/all"}));
     assert!(wrong.contains("/nowhere/at/all"), "{wrong}");
@@ -637,29 +440,6 @@ fn launch() {
     editor.ask("configurationDone", json!({}));
     assert_eq!(editor.event("stopped")["reason"], "entry");
     assert_eq!(editor.top()["name"], "main");
-}
-
-/// Long work can be interrupted, and the session goes on.
-fn pause() {
-    let guest = Guest::new("lines.c", &["-O0", "-DLOOPS=30000000"]);
-    let mut editor = Editor::attach(&guest);
-    let source = json!({"path": guest.source});
-    let line = guest.line("int twice = n * 2;");
-    // So slow that it can't be over before it is interrupted.
-    let asked =
-        json!({"source": source, "breakpoints": [{"line": line, "condition": "n % 2 == 7"}]});
-    editor.ask("setBreakpoints", asked);
-    editor.ask("continue", json!({"threadId": 1}));
-    let seq = editor.send("pause", json!({"threadId": 1}));
-    let told = editor.event("stopped");
-    assert_eq!(told["reason"], "pause", "{told}");
-    let answer = editor.response(seq);
-    assert_eq!(answer["success"], true);
-    editor.event("stopped");
-    let asked = json!({"source": source, "breakpoints": []});
-    editor.ask("setBreakpoints", asked);
-    editor.go("next");
-    assert!(!editor.frames().is_empty());
 }
 
 /// Over a socket, only who knows the token is served.
@@ -700,7 +480,7 @@ fn socket() {
 /// Requests out of order, without arguments or of no kind get words, and the session goes on.
 fn nonsense() {
     let guest = Guest::new("lines.c", &["-O0", "-DLOOPS=5"]);
-    let mut editor = Editor::start(&guest);
+    let mut editor = Editor::start(common::clew(), &guest.folder);
     assert!(editor.refused("threads", json!({})).contains("attach"));
     assert!(
         editor
@@ -736,66 +516,4 @@ fn nonsense() {
     editor.ask("next", json!({"threadId": 77}));
     assert_eq!(editor.event("stopped")["reason"], "exception");
     assert!(!editor.frames().is_empty());
-}
-
-/// Every message is as the protocol's own schema says; needs npm.
-fn schema() {
-    let guest = Guest::new("lines.c", &["-O0", "-DLOOPS=5"]);
-    let mut editor = Editor::attach(&guest);
-    let source = json!({"path": guest.source});
-    let line = guest.line("int twice = n * 2;");
-    let asked = json!({"source": source, "breakpoints": [{"line": line}, {"line": 4000}]});
-    editor.ask("setBreakpoints", asked);
-    editor.ask(
-        "setFunctionBreakpoints",
-        json!({"breakpoints": [{"name": "fib"}]}),
-    );
-    editor.ask("setExceptionBreakpoints", json!({"filters": ["throw"]}));
-    editor.go("continue");
-    let top = editor.top();
-    editor.ask("threads", json!({}));
-    let scopes = editor.ask("scopes", json!({"frameId": top["id"]}));
-    for scope in scopes["scopes"].as_array().unwrap() {
-        let asked = json!({"variablesReference": scope["variablesReference"]});
-        editor.ask("variables", asked);
-    }
-    editor.evaluate("n * 2");
-    let info = editor.ask("dataBreakpointInfo", json!({"name": "sink"}));
-    let asked = json!({"breakpoints": [{"dataId": info["dataId"]}]});
-    editor.ask("setDataBreakpoints", asked);
-    editor.go("continue");
-    editor.go("stepBack");
-    editor.go("reverseContinue");
-    let here = editor.top()["instructionPointerReference"].clone();
-    let asked = json!({"memoryReference": here, "instructionCount": 5, "instructionOffset": -2});
-    editor.ask("disassemble", asked);
-    editor.ask("readMemory", json!({"memoryReference": here, "count": 16}));
-    editor.ask("modules", json!({}));
-    editor.ask("completions", json!({"text": "n", "column": 2}));
-    let targets = editor.ask("gotoTargets", json!({"source": source, "line": line}));
-    let target = targets["targets"][0]["id"].clone();
-    editor.ask("goto", json!({"threadId": 1, "targetId": target}));
-    editor.event("stopped");
-    editor.refused("dance", json!({}));
-    editor.ask("disconnect", json!({}));
-    editor.event("terminated");
-    let said = guest.folder.join("said.json");
-    let all: Vec<&Value> = editor
-        .said
-        .iter()
-        .filter(|one| one["command"] != "dance")
-        .collect();
-    std::fs::write(&said, serde_json::to_string(&all).unwrap()).unwrap();
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/schema.mjs");
-    let checked = Command::new("sh")
-        .current_dir(&guest.folder)
-        .args(["-c", "npm install --silent --no-audit --no-fund @vscode/debugprotocol ajv@8 ts-json-schema-generator@2 typescript@5 && cp \"$0\" check.mjs && node check.mjs said.json"])
-        .arg(script)
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&checked.stdout).into_owned();
-    let errors = String::from_utf8_lossy(&checked.stderr).into_owned();
-    assert!(checked.status.success(), "{text}\n{errors}");
-    let counted = text.lines().last().unwrap_or_default().to_string();
-    assert!(counted.starts_with("valid: "), "{text}");
 }
