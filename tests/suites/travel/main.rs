@@ -3,6 +3,7 @@
 //! What is seen backwards must be what was seen forwards; where the same can be asked of a native run,
 //! gdb is asked there too.
 
+mod editors;
 mod ends;
 mod events;
 mod files;
@@ -32,6 +33,7 @@ fn main() {
     trials.extend(slices::trials());
     trials.extend(transitions::trials());
     trials.extend(ends::trials());
+    trials.extend(editors::trials());
     trials.extend(real::trials());
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
