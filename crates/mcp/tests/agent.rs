@@ -16,6 +16,7 @@ fn main() {
         common::test("going", going),
         common::test("wholes", wholes),
         common::test("commands", commands),
+        common::test("threads_and_memory", threads_and_memory),
         common::test("pages", pages),
         common::test("recording", recording),
         common::test("wrong", wrong),
@@ -274,6 +275,53 @@ fn commands() {
     assert!(why.contains("nobody"), "{why}");
 }
 
+/// Watch, heap, order and races on two threads with a lock and a block of memory: places that the source marks.
+fn threads_and_memory() {
+    let guest = Guest::new("pair.c", &["-O0"]);
+    let mut agent = Agent::start(&guest, &[]);
+    let recording = guest.folder.join("rec");
+    let line = |text: &str| format!("pair.c:{}", guest.line(text));
+    for (tool, question, expected) in pair_questions(&recording) {
+        let text = agent.ask(tool, question);
+        for mark in expected {
+            let place = line(mark);
+            assert!(text.contains(&place), "{tool}: no {place} in\n{text}");
+        }
+    }
+    // What it says when there is nothing to say.
+    let text = agent.ask("races", json!({"recording": recording}));
+    assert!(!text.contains("pair.c"), "{text}");
+    let asked = json!({"recording": recording, "condition": "level <"});
+    assert!(agent.refused("watch", asked).contains("level <"));
+    let asked = json!({"recording": recording, "address": "nobody"});
+    assert!(agent.refused("heap", asked).contains("nobody"));
+}
+
+/// Questions about `pair.c`, and the lines that answers must name.
+fn pair_questions(recording: &std::path::Path) -> Vec<(&'static str, Value, Vec<&'static str>)> {
+    vec![
+        (
+            "watch",
+            json!({"recording": recording, "condition": "level < 2"}),
+            vec!["// breaks level < 2"],
+        ),
+        (
+            "heap",
+            json!({"recording": recording, "address": "block"}),
+            vec!["// allocates", "// frees"],
+        ),
+        (
+            "order",
+            json!({"recording": recording}),
+            vec![
+                "pthread_create",
+                "pthread_mutex_lock(&lock);",
+                "pthread_join",
+            ],
+        ),
+    ]
+}
+
 fn pages() {
     let guest = Guest::new("lines.c", &["-O0", "-DLOOPS=900"]);
     let recording = guest.folder.join("rec");
@@ -365,4 +413,21 @@ fn inspector() {
     ]);
     let text = told["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("outer(n=4)"), "{text}");
+    // Tools that are commands of clew.
+    let pair = Guest::new("pair.c", &["-O0"]);
+    for (tool, question, expected) in pair_questions(&pair.folder.join("rec")) {
+        let mut words = vec!["--method".to_string(), "tools/call".into()];
+        words.extend(["--tool-name".into(), tool.into()]);
+        for (name, value) in question.as_object().unwrap() {
+            let value = value.as_str().unwrap();
+            words.extend(["--tool-arg".into(), format!("{name}={value}")]);
+        }
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let told = run(&words);
+        let text = told["content"][0]["text"].as_str().unwrap();
+        for mark in expected {
+            let place = format!("pair.c:{}", pair.line(mark));
+            assert!(text.contains(&place), "{tool}: no {place} in\n{text}");
+        }
+    }
 }
