@@ -1,5 +1,6 @@
 //! What takes longer than a second says how far it has come, on a terminal. In: the part that is done. Out: one line on
-//! stderr with the time that is left, which is gone when the work is.
+//! stderr with the time that is left, which is gone when the work is. With `CLEW_PROGRESS=lines`, as our own servers ask, it is a line
+//! of its own each time: `clew-progress 0.25 searching`.
 
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,10 @@ use crate::text;
 const LONG: Duration = Duration::from_secs(1);
 /// The line changes so often in a second.
 const OFTEN: u8 = 10;
+/// A program that reads isn't told more often.
+const SELDOM: Duration = Duration::from_millis(100);
+/// What such lines begin with.
+const MARK: &str = "clew-progress ";
 /// Too little to tell the rest by.
 const LITTLE: f64 = 0.005;
 
@@ -51,6 +56,9 @@ pub struct Progress {
     /// The part that was done when it began.
     first: Option<f64>,
     line: Line,
+    /// For a program that reads, when it was last told.
+    told: Option<Instant>,
+    lines: bool,
 }
 
 impl Progress {
@@ -61,6 +69,8 @@ impl Progress {
             began: Instant::now(),
             first: None,
             line: Line::default(),
+            told: None,
+            lines: std::env::var_os("CLEW_PROGRESS").is_some_and(|value| value == "lines"),
         }
     }
 
@@ -85,6 +95,13 @@ impl Progress {
     pub fn show_with(&mut self, done: f64, more: &str) {
         let first = *self.first.get_or_insert(done);
         let elapsed = self.began.elapsed();
+        if self.lines {
+            if self.told.is_none_or(|told| told.elapsed() > SELDOM) {
+                self.told = Some(Instant::now());
+                eprintln!("{MARK}{done:.4} {}", self.what);
+            }
+            return;
+        }
         if self.wanted && elapsed > LONG {
             let line = line(&self.what, more, done, done - first, elapsed);
             self.line.say(&line);

@@ -15,6 +15,8 @@ const PWRITE: u32 = 18;
 const WRITEV: u32 = 20;
 const PWRITEV: u32 = 296;
 const PWRITEV2: u32 = 328;
+const SENDTO: u32 = 44;
+const SENDMSG: u32 = 46;
 /// No more pieces of a vector are read.
 const MOST_PIECES: u64 = 1024;
 /// No output at once is larger.
@@ -82,7 +84,7 @@ impl Debugger {
         for output in outputs {
             self.timeline
                 .seek(Target::Position(Position::after(output.event)))?;
-            let bytes = self.written(&output)?;
+            let bytes = self.written(&output.call, output.bytes)?;
             all.push(Written {
                 position: Position::after(output.event).to_string(),
                 thread: output.thread,
@@ -133,17 +135,25 @@ impl Debugger {
         Ok(outputs)
     }
 
-    /// What a call has written, from the memory that it wrote.
-    fn written(&mut self, output: &Output) -> Result<Vec<u8>> {
-        let [_, address, count, ..] = output.call.args;
-        let mut left = output.bytes.min(LARGEST);
+    /// What a call has written, from the memory that it wrote: so many bytes.
+    pub(crate) fn written(&mut self, call: &Call, bytes: u64) -> Result<Vec<u8>> {
+        let [_, mut address, mut count, ..] = call.args;
+        let mut left = bytes.min(LARGEST);
         let mut bytes = Vec::new();
-        let pieces = match output.call.nr {
-            WRITE | PWRITE => vec![(address, left)],
-            WRITEV | PWRITEV | PWRITEV2 => {
+        let word = |at: &[u8]| u64::from_le_bytes(at.try_into().expect("eight bytes"));
+        if call.nr == SENDMSG {
+            // The vector is in the message's head.
+            let mut head = [0; 32];
+            if self.timeline.read(address, &mut head)? < head.len() {
+                return Ok(bytes);
+            }
+            (address, count) = (word(&head[16..24]), word(&head[24..]));
+        }
+        let pieces = match call.nr {
+            WRITE | PWRITE | SENDTO => vec![(address, left)],
+            WRITEV | PWRITEV | PWRITEV2 | SENDMSG => {
                 let mut vector = vec![0; (count.min(MOST_PIECES) * 16) as usize];
                 let got = self.timeline.read(address, &mut vector)?;
-                let word = |at: &[u8]| u64::from_le_bytes(at.try_into().expect("eight bytes"));
                 let pieces = vector[..got].chunks_exact(16);
                 pieces
                     .map(|piece| (word(&piece[..8]), word(&piece[8..])))

@@ -17,6 +17,7 @@
 //! * `calls`, `tree`: all calls of a function; all calls within a call
 //! * `executions`, `coverage`: all times that a line was executed, with values there; how often all lines were
 //! * `probing`: what debug code that runs in a replay needs to know, and running it
+//! * `logs`: what it wrote into files and to services
 //! * `happenings`: output, threads' births and ends, exceptions
 //! * `code`: memory, instructions
 //! * `beneath`: what analyses of whole recordings stand on
@@ -35,6 +36,7 @@ mod executions;
 mod going;
 mod happenings;
 mod images;
+mod logs;
 mod probing;
 mod statements;
 mod stepping;
@@ -55,6 +57,7 @@ pub use executions::{Execution, Executions};
 pub use going::{Stop, StopReason};
 pub use happenings::{Happening, Written};
 pub use images::Loaded;
+pub use logs::Logged;
 pub use stepping::Step;
 pub use targets::StepTarget;
 pub use tree::Tree;

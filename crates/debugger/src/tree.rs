@@ -30,6 +30,14 @@ pub struct Tree {
     pub complete: bool,
 }
 
+/// A call that is asked about: its thread, its function's first instruction, its canonical frame address.
+#[derive(Clone, Copy)]
+struct Own {
+    thread: ThreadId,
+    entry: u64,
+    frame: u64,
+}
+
 impl Debugger {
     /// Calls within the call that a frame of a thread is in, at most so many: of functions of the program and its own
     /// libraries, with code of their own. None if it isn't known where the call began. It stays where it is.
@@ -45,8 +53,8 @@ impl Debugger {
         let function = function.location.function.clone();
         let found = self.within(thread, frame);
         let calls = match found {
-            Ok(Some((from, to))) => {
-                self.calls_between(thread, from, to, most)
+            Ok(Some((from, to, own))) => {
+                self.calls_between(own, from, to, most)
                     .map(|(calls, complete)| {
                         Some(Tree {
                             function,
@@ -66,8 +74,20 @@ impl Debugger {
         calls
     }
 
-    /// Where the call of a frame began, and where it is over.
-    fn within(&mut self, thread: ThreadId, frame: usize) -> Result<Option<(Position, Position)>> {
+    /// Where the call of a frame began, where it is over, and which it is.
+    fn within(
+        &mut self,
+        thread: ThreadId,
+        frame: usize,
+    ) -> Result<Option<(Position, Position, Own)>> {
+        let Some(standing) = self.standing(thread, frame)? else {
+            return Ok(None);
+        };
+        let own = Own {
+            thread,
+            entry: standing.body.entry,
+            frame: standing.cfa,
+        };
         let Some(from) = self.began(thread, frame)? else {
             return Ok(None);
         };
@@ -80,12 +100,12 @@ impl Debugger {
             // It never returns.
             _ => self.timeline.end()?,
         };
-        Ok(Some((from, to)))
+        Ok(Some((from, to, own)))
     }
 
     fn calls_between(
         &mut self,
-        thread: ThreadId,
+        own: Own,
         from: Position,
         to: Position,
         most: u64,
@@ -130,10 +150,20 @@ impl Debugger {
             return Ok((Vec::new(), true));
         }
         let entries: Vec<FunctionEntry> = wanted.iter().map(|one| one.seen).collect();
-        let seen = self.timeline.calls(&entries, from, Some(to), most)?;
+        let seen = self
+            .timeline
+            .calls(&entries, from, Some(to), most.saturating_add(1))?;
         let complete = seen.complete && !seen.interrupted;
-        let own = |call: &CallSeen| call.thread == thread;
-        let calls: Vec<CallSeen> = seen.all.into_iter().filter(own).collect();
+        let mut calls = seen.all;
+        calls.retain(|call| call.thread == own.thread);
+        // The first is the call itself, which isn't within itself.
+        let itself = |call: &CallSeen| {
+            let of = wanted.get(call.function as usize);
+            call.frame == own.frame && of.is_some_and(|of| of.seen.pc == own.entry)
+        };
+        if calls.first().is_some_and(itself) {
+            calls.remove(0);
+        }
         let marks: Vec<Mark> = calls.iter().map(|call| call.at).collect();
         let positions = self.timeline.positions(&marks)?;
         let mut returns: Vec<Mark> = calls.iter().filter_map(return_of).collect();
@@ -144,10 +174,6 @@ impl Debugger {
             returns.iter().map(key).zip(known).collect();
         let mut all = Vec::new();
         for (call, position) in calls.iter().zip(positions) {
-            // The call itself, where it begins at its first instruction.
-            if position == from {
-                continue;
-            }
             let Some(wanted) = wanted.get(call.function as usize) else {
                 continue;
             };

@@ -20,6 +20,7 @@ fn main() {
         }));
     }
     tests.push(common::test("interrupted", interrupted));
+    tests.push(common::test("logged", logged));
     common::tests(tests)
 }
 
@@ -206,6 +207,52 @@ fn happenings(level: &str) {
         (1, 1, 1),
         "{libraries:?}"
     );
+}
+
+/// Texts in files and to services, with the names that they had when they were opened, and where the program wrote them.
+fn logged() {
+    let guest = Guest::new("logs.c", &["-O0"]);
+    let mut debugger = guest.open();
+    let here = debugger.here().unwrap();
+    let all = debugger.logged(100).unwrap();
+    assert_eq!(debugger.here().unwrap(), here);
+    let told: Vec<(&str, &str)> = all
+        .iter()
+        .map(|one| (one.file.rsplit('/').next().unwrap(), one.text.as_str()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("app.log", "starts\n"),
+            ("app.log", "two parts\n"),
+            ("log", "<14>to the service"),
+            ("zero", "to nobody\n"),
+            ("app.log", "ends\n"),
+        ]
+    );
+    assert!(all[0].file.starts_with("/tmp/clew-logs-"), "{all:?}");
+    // Each position is in the call that wrote it.
+    let lines = [
+        "note(file, \"starts",
+        "writev(copy",
+        "send(sends",
+        "note(copy",
+        "note(file, \"ends",
+    ];
+    for (one, text) in all.iter().zip(lines) {
+        debugger.seek(&one.position).unwrap();
+        let stack = debugger.stack(one.thread).unwrap();
+        let main = stack
+            .frames
+            .iter()
+            .find(|frame| frame.location.function.as_deref() == Some("main"));
+        assert_eq!(
+            main.unwrap().location.line,
+            Some(guest.line(text)),
+            "{one:?}"
+        );
+    }
+    assert_eq!(debugger.logged(2).unwrap().len(), 2);
 }
 
 /// Whoever looks at a long way in parts, several at once, sees the same as one who goes all the way.

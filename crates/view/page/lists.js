@@ -168,13 +168,26 @@ function written(told, stream) {
   return all;
 }
 
+/** What the tab of output may show, by what the address says of it. @type {[string, string, string][]} */
+const OUTPUTS = [['', 'this process', ''], ['all', 'all programs', 'All programs, by time'], ['files', 'files and services', 'Lines that it wrote into files, and messages to services such as syslog']];
+
 /** @param {any} panel @param {string} about */
 function output(panel, about) {
-  if (streams.length > 1) {
-    panel.append(h('div', { class: 'tools' }, about === 'all'
-      ? h('button', { class: 'small', onclick: () => open('output', '') }, 'of this process only')
-      : h('button', { class: 'small', onclick: () => open('output', 'all') }, `of all ${streams.length} programs`),
-    h('button', { class: 'small', onclick: () => open('search', 'write(') }, 'all writes, also to files')));
+  panel.append(h('div', { class: 'tools', role: 'group', 'aria-label': 'Which output' }, OUTPUTS.filter(([id]) => id !== 'all' || streams.length > 1).map(([id, label, hint]) =>
+    h('button', { class: 'small', title: hint, 'aria-pressed': String(id === about), onclick: () => open('output', id) }, label))));
+  if (about === 'files') {
+    asked(panel, 'logged', { stream: view.stream, most: 10000 }, 'what went into files', told => {
+      /** @type {Moment[]} */ const all = [];
+      for (const one of told) {
+        for (const line of written([{ ...one, whole: true }], view.stream)) {
+          line.text += ` ${one.file}`;
+          line.cells = [h('span', { class: 'faint', title: one.file }, base(one.file)), line.cells[0]];
+          all.push(line);
+        }
+      }
+      moments(panel, all, ['file', 'written'], foot(told.length < 10000, all.length, 'line'));
+    });
+    return;
   }
   if (about !== 'all') {
     asked(panel, 'output', { stream: view.stream, most: 10000 }, 'output', told => {

@@ -24,52 +24,31 @@ function s(tag, props, ...children) {
 function order(panel, about) {
   const chosen = /^(min|max):(\d+@.*)$/.exec(about);
   field(panel, 'Objects with', chosen ? '' : about, text => open('order', text));
-  asked(panel, 'analyse', { stream: view.stream, at: 'end', analysis: 'order', flags: [] }, 'the order of events', told => {
-    /** @type {any[]} */ let events = told.events.map((/** @type {any} */ one, /** @type {number} */ n) => ({ ...one, n }));
-    /** @type {Set<number> | null} */ let marked = null;
-    if (chosen) {
-      const start = events.find(one => `${one.thread}@${one.position}` === chosen[2]);
-      if (start) marked = reach(told.edges, start.n, chosen[1] === 'min', events.length);
-    } else if (about) events = events.filter(one => one.name.toLowerCase().includes(about.toLowerCase()) || one.words.includes(about));
-    const whole = events.length;
-    // Those around here, if there are too many.
-    if (events.length > MOST) {
-      const near = Math.max(0, events.findIndex(one => compare(one.position, view.at) > 0));
-      const first = Math.max(0, Math.min(near - MOST / 2, events.length - MOST));
-      events = events.slice(first, first + MOST);
-    }
-    if (chosen && marked) {
-      const what = chosen[1] === 'min' ? 'the least that must happen before it' : 'all that can happen without it';
-      panel.append(h('div', { class: 'notice' }, `${marked.size} marked: ${what}. `, h('button', { class: 'small', onclick: () => open('order', '') }, 'all')));
-    }
-    panel.append(h('div', { class: 'notice' }, `${events.length} of ${whole} interactions; click one to go there, with shift for what must happen before it, with alt for what can happen without it`),
-      diagram(told, events, marked));
+  const question = (/** @type {string[]} */ flags) => ({ stream: view.stream, at: 'end', analysis: 'order', flags });
+  asked(panel, 'analyse', question([]), 'the order of events', told => {
+    if (!chosen) return draw(panel, told, about, null, '');
+    const flag = `--${chosen[1]}ima=${chosen[2]}`;
+    const what = chosen[1] === 'min' ? 'the least that must happen before it' : 'all that can happen without it';
+    asked(panel, 'analyse', question([flag]), what, only => draw(panel, told, '', new Set(only.order), what));
   });
 }
 
-/** What must come before an event, or what needn't come behind it. @param {[number, number][]} edges @param {number} start @param {boolean} minima @param {number} count */
-function reach(edges, start, minima, count) {
-  const [from, to] = minima ? [1, 0] : [0, 1];
-  /** @type {Map<number, number[]>} */ const next = new Map();
-  for (const edge of edges) {
-    const list = next.get(edge[from]) ?? [];
-    list.push(edge[to]);
-    next.set(edge[from], list);
+/** @param {any} panel @param {any} told @param {string} about @param {Set<number> | null} marked @param {string} what */
+function draw(panel, told, about, marked, what) {
+  /** @type {any[]} */ let events = told.events.map((/** @type {any} */ one, /** @type {number} */ n) => ({ ...one, n }));
+  if (about) events = events.filter(one => one.name.toLowerCase().includes(about.toLowerCase()) || one.words.includes(about));
+  const whole = events.length;
+  // Those around here, if there are too many.
+  if (events.length > MOST) {
+    const near = Math.max(0, events.findIndex(one => compare(one.position, view.at) > 0));
+    const first = Math.max(0, Math.min(near - MOST / 2, events.length - MOST));
+    events = events.slice(first, first + MOST);
   }
-  const seen = new Set([start]);
-  const todo = [start];
-  while (todo.length) {
-    for (const other of next.get(/** @type {number} */ (todo.pop())) ?? []) {
-      if (!seen.has(other)) {
-        seen.add(other);
-        todo.push(other);
-      }
-    }
+  if (marked) {
+    panel.append(h('div', { class: 'notice' }, `${marked.size} marked: ${what}. `, h('button', { class: 'small', onclick: () => open('order', '') }, 'all')));
   }
-  if (minima) return seen;
-  const rest = new Set();
-  for (let n = 0; n < count; n++) if (!seen.has(n)) rest.add(n);
-  return rest;
+  panel.append(h('div', { class: 'notice' }, `${events.length} of ${whole} interactions; click one to go there, with shift for what must happen before it, with alt for what can happen without it`),
+    diagram(told, events, marked));
 }
 
 /** @param {any} told @param {any[]} events @param {Set<number> | null} marked */

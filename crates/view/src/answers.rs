@@ -291,6 +291,9 @@ impl Answers {
                 let bytes = debugger.read_memory(at, size.min(1 << 16)).map_err(said)?;
                 Ok(json!({"address": format!("{at:#x}"), "bytes": bytes}))
             }),
+            Question::Logged { stream, most } => self.anywhere(job, stream, |debugger| {
+                told(&debugger.logged(most).map_err(said)?)
+            }),
             Question::Output { stream, most } => self.anywhere(job, stream, |debugger| {
                 told(&debugger.output(most).map_err(said)?)
             }),

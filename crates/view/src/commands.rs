@@ -14,6 +14,8 @@ use crate::question::{Analysis, Place};
 
 /// It is looked so often whether somebody still waits.
 const OFTEN: Duration = Duration::from_millis(20);
+/// No more is told of what a command complains about.
+const MOST_COMPLAINTS: usize = 1 << 20;
 /// No answer is longer.
 const LONGEST: u64 = 256 << 20;
 
@@ -219,24 +221,37 @@ impl Drop for Watching {
     }
 }
 
+/// What a command complains about; lines about its progress are for who waits.
+fn said(errors: impl Read, job: &Job) -> String {
+    let mut text = String::new();
+    for line in BufReader::new(errors).split(b'\n').map_while(Result::ok) {
+        let line = String::from_utf8_lossy(&line);
+        match line.strip_prefix("clew-progress ") {
+            Some(rest) => {
+                let done = rest.split(' ').next().and_then(|part| part.parse().ok());
+                done.into_iter().for_each(|done| job.set_progress(done));
+            }
+            None if text.len() < MOST_COMPLAINTS => text.push_str(&format!("{line}\n")),
+            None => {}
+        }
+    }
+    text
+}
+
 /// Runs a command to its end; what it printed.
 fn run(host: &dyn Host, job: &Arc<Job>, words: &[String]) -> Result<Value, String> {
     let mut child = host.command(words)?;
     let (output, errors) = (child.stdout.take(), child.stderr.take());
     let guard = Guard(child, job.clone()).watched();
-    let complaints = std::thread::spawn(move || {
-        let mut text = String::new();
-        let errors = errors.map(|errors| errors.take(1 << 20).read_to_string(&mut text));
-        let _ = errors;
-        text
-    });
+    let shown = job.clone();
+    let complaints = std::thread::spawn(move || errors.map(|errors| said(errors, &shown)));
     let mut text = Vec::new();
     if let Some(output) = output {
         let read = output.take(LONGEST).read_to_end(&mut text);
         read.map_err(|error| error.to_string())?;
     }
     let status = guard.status();
-    let complaint = complaints.join().unwrap_or_default();
+    let complaint = complaints.join().ok().flatten().unwrap_or_default();
     if job.is_cancelled() {
         return Err("cancelled".into());
     }
@@ -247,5 +262,18 @@ fn run(host: &dyn Host, job: &Arc<Job>, words: &[String]) -> Result<Value, Strin
             "" => format!("clew {} ended with {status:?}", words[0]),
             said => said.trim_start_matches("clew: ").to_string(),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_told_to_who_waits() {
+        let job = Job::new();
+        let text = "clew: one\nclew-progress 0.2500 searching\nclew-progress nonsense\ntwo";
+        assert_eq!(said(text.as_bytes(), &job), "clew: one\ntwo\n");
+        assert_eq!(job.progress(), 0.25);
     }
 }

@@ -59,7 +59,7 @@ impl Desks {
         let pair = self.pair(stream);
         let mut quick = hold(&pair.0);
         check(job)?;
-        let desk = opened(&mut quick, host, stream)?;
+        let desk = filled(&mut quick, || first(host, stream))?;
         watched(desk, job, work)
     }
 
@@ -74,37 +74,34 @@ impl Desks {
         let pair = self.pair(stream);
         let mut slow = hold(&pair.1);
         check(job)?;
-        if slow.is_none() {
+        let desk = filled(&mut slow, || {
             let mut quick = hold(&pair.0);
-            let desk = opened(&mut quick, host, stream)?;
+            let desk = filled(&mut quick, || first(host, stream))?;
             let timeline = desk.debugger.another_timeline();
             let timeline = timeline.map_err(|error| error.to_string())?;
-            let recording = host.recording().0.clone();
-            *slow = Some(Desk {
-                debugger: Debugger::on(recording, timeline),
-                stands: None,
-            });
-        }
-        match slow.as_mut() {
-            Some(desk) => watched(desk, job, work),
-            None => Err("no debugger".into()),
-        }
+            Ok(Debugger::on(host.recording().0.clone(), timeline))
+        })?;
+        watched(desk, job, work)
     }
 }
 
-fn opened<'a>(
-    desk: &'a mut Option<Desk>,
-    host: &dyn Host,
-    stream: StreamId,
-) -> Result<&'a mut Desk, String> {
-    if desk.is_none() {
-        let process = process_of(host.recording().0, stream)?;
-        *desk = Some(Desk {
-            debugger: host.open(process)?,
+/// The first debugger of a stream.
+fn first(host: &dyn Host, stream: StreamId) -> Result<Debugger, String> {
+    host.open(process_of(host.recording().0, stream)?)
+}
+
+/// The desk, with a debugger that is opened when it is first asked for.
+fn filled(
+    desk: &mut Option<Desk>,
+    open: impl FnOnce() -> Result<Debugger, String>,
+) -> Result<&mut Desk, String> {
+    match desk {
+        Some(desk) => Ok(desk),
+        None => Ok(desk.insert(Desk {
+            debugger: open()?,
             stands: None,
-        });
+        })),
     }
-    desk.as_mut().ok_or_else(|| "no debugger".into())
 }
 
 fn watched<T>(

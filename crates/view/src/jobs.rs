@@ -56,7 +56,7 @@ impl Job {
         self.progress.store(parts, Ordering::Relaxed);
     }
 
-    fn progress(&self) -> f64 {
+    pub fn progress(&self) -> f64 {
         f64::from(self.progress.load(Ordering::Relaxed)) / PARTS
     }
 

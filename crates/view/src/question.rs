@@ -204,6 +204,11 @@ pub enum Question {
         stream: StreamId,
         most: usize,
     },
+    /// What went into files and to services.
+    Logged {
+        stream: StreamId,
+        most: usize,
+    },
     History {
         #[serde(flatten)]
         place: Place,

@@ -69,6 +69,7 @@ impl Host for Page {
         let mut command = Command::new("/proc/self/exe");
         command
             .args(words)
+            .env("CLEW_PROGRESS", "lines")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

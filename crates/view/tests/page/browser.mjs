@@ -1,4 +1,4 @@
-// The page in Chromium: node browser.mjs DEMO HOSTILE LONG, the addresses of three servers. Run by tests/page.rs.
+// The page in Chromium: node browser.mjs DEMO HOSTILE LONG, the addresses of three servers. Run by browser.rs.
 import assert from 'node:assert/strict';
 import { chromium } from 'playwright-core';
 
@@ -53,6 +53,14 @@ await page.locator('#tabs [data-tab=output]').click();
 await page.locator('tr.moment', { hasText: 'from anna' }).first().click();
 await page.waitForFunction(() => document.getElementById('stack').textContent.includes('write'));
 
+// What went into files is beside it.
+await page.locator('#tabs [data-tab=output]').click();
+await page.getByRole('button', { name: 'files and services' }).click();
+await page.waitForSelector('[aria-pressed=true]');
+await page.locator('#panel .filter').waitFor();
+await page.getByRole('button', { name: 'this process' }).click();
+await page.waitForSelector('tr.moment');
+
 // The address is the view: another browser sees the same, and neither moves the other.
 const there = await position(page);
 const second = await open(demo, page.url().slice(page.url().indexOf('#')));
@@ -68,6 +76,9 @@ await page.waitForFunction(() => document.getElementById('stack').textContent.in
 // The order of events, the slice in the source, counts, all times of a line with values.
 await page.locator('#tabs [data-tab=order]').click();
 await page.waitForSelector('.order .event');
+await page.locator('.order .event').nth(5).click({ modifiers: ['Shift'] });
+await page.getByText(/\d+ marked: the least that must happen before it/).waitFor();
+await page.waitForSelector('.order .event.dim');
 await page.locator('#tabs [data-tab=slice]').click();
 await page.waitForSelector('tr.moment');
 await page.waitForSelector('.row.member');
