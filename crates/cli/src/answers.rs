@@ -8,13 +8,12 @@ pub mod writes;
 
 use std::ffi::{CStr, OsStr};
 
-use crate::arguments::Engine;
 use crate::progress::Progress;
 use crate::recordings::{self, Opened};
 use crate::replay::{CANT_REPLAY, DIVERGED};
-use crate::{interrupt, run, text, variables};
+use crate::{interrupt, replaying, text};
 use arguments::Which;
-use clew_debugger::{Debugger, Error, Process, Settings};
+use clew_debugger::{Debugger, Error, Process};
 
 /// There is nothing of that kind in the recording.
 pub(crate) const NOTHING: i32 = 1;
@@ -35,19 +34,12 @@ pub(crate) fn open(
         why.failed();
         CANT_REPLAY
     })?;
-    let variable = |name: &str| variables::get(envp, name);
-    let options = run::options(&Engine::default(), &variable).map_err(|why| wrong(&why))?;
-    let mut settings = Settings::new(options);
-    settings.unlocked = which.no_jail;
-    settings.memory = which.memory.map(|megabytes| megabytes << 20);
+    let settings = which.replaying.settings(envp).map_err(|why| wrong(&why))?;
     let process = Process {
         name: which.pid,
         exec: which.exec,
     };
-    let folder = recording.clone();
-    let mut debugger = Debugger::open(recording, process, settings).map_err(|e| failed(&e))?;
-    let work = recordings::work(&folder, debugger.stream());
-    debugger.expect_work(work);
+    let debugger = replaying::debugger(recording, process, settings).map_err(|e| failed(&e))?;
     Ok((watched(debugger), name))
 }
 

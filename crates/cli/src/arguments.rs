@@ -4,7 +4,7 @@ use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clew_engine::kernel::chaos::Kinds;
 use clew_engine::program::Sched;
 
@@ -43,7 +43,7 @@ struct Line {
 
 /// All of it, for those who describe it.
 pub fn definition() -> clap::Command {
-    <Line as clap::CommandFactory>::command()
+    crate::tasks::by_task(<Line as clap::CommandFactory>::command())
 }
 
 #[derive(Debug, Subcommand)]
@@ -365,7 +365,10 @@ pub fn parse(argv: &[&CStr]) -> Result<Command, i32> {
     if let Some(command) = parse_quickly(words.clone()) {
         return Ok(command);
     }
-    match Line::try_parse_from(words) {
+    let line = definition()
+        .try_get_matches_from(words)
+        .and_then(|matches| Line::from_arg_matches(&matches));
+    match line {
         Ok(line) => Ok(line.command),
         Err(error) => {
             let _ = error.print();

@@ -12,12 +12,11 @@ use clew_timeline::program::Program;
 use clew_timeline::{Reason, Settings, Target, Timeline};
 
 use crate::answers::arguments::Which;
-use crate::arguments::Engine;
 use crate::progress::Progress;
 use crate::recordings::{self, Opened};
 use crate::replay::{CANT_REPLAY, DIVERGED};
+use crate::text;
 use crate::when::When;
-use crate::{run, text, variables};
 
 pub const NOT_FOUND: i32 = 1;
 pub const WRONG: i32 = 2;
@@ -94,11 +93,8 @@ impl Asked {
         } = recordings::open(envp, recording).map_err(|why| Failed(why.failed(), String::new()))?;
         let stream = process::program(recording.streams(), which.pid, which.exec)
             .map_err(|why| unable(&format!("{why}; clew info {name} shows its processes")))?;
-        let variable = |name: &str| variables::get(envp, name);
-        let options = run::options(&Engine::default(), &variable).map_err(|m| Failed(WRONG, m))?;
-        let mut settings = Settings::new(options);
-        settings.unlocked = which.no_jail;
-        settings.memory = which.memory.map(|megabytes| megabytes << 20);
+        let settings = which.replaying.settings(envp);
+        let settings = settings.map_err(|m| Failed(WRONG, m))?;
         let mut timeline = opened(&recording, stream, &settings)?;
         timeline.seek(at)?;
         let program = Program::new(&recording);

@@ -212,8 +212,8 @@ pub fn last(line: &Last, envp: &[&CStr]) -> i32 {
         language: line.lang.as_deref(),
         pid: line.which.pid,
         exec: line.which.exec,
-        memory: line.which.memory,
-        no_jail: line.which.no_jail,
+        memory: line.which.replaying.memory,
+        no_jail: line.which.replaying.no_jail,
     };
     let (mut session, name) = match open(word, &which, envp) {
         Ok(opened) => opened,

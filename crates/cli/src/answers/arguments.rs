@@ -3,6 +3,8 @@
 use clap::Args;
 use clew_recording::process::ProcessName;
 
+use crate::replaying::Replaying;
+
 /// Which process of a recording, and how to replay it.
 #[derive(Debug, Default, Args)]
 pub struct Which {
@@ -19,14 +21,8 @@ pub struct Which {
     #[arg(long)]
     pub json: bool,
 
-    /// Megabytes of memory that snapshots may take (default: a quarter of the machine's, or of the control group's limit)
-    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..0x100_0000))]
-    pub memory: Option<u64>,
-
-    /// Replay without locking the processes in, on a kernel without seccomp; only for recordings that
-    /// you trust like the program itself
-    #[arg(long)]
-    pub no_jail: bool,
+    #[command(flatten)]
+    pub replaying: Replaying,
 }
 
 #[derive(Debug, Args)]

@@ -5,11 +5,10 @@ use std::ffi::{CStr, OsStr};
 use super::arguments::Why;
 use super::{switches, wrapped};
 use crate::answers::{NOTHING, WRONG, failed, watched, wrong};
-use crate::arguments::Engine;
 use crate::recordings::{self, Opened};
 use crate::replay::CANT_REPLAY;
-use crate::{run, text, variables};
-use clew_debugger::{Debugger, Process, Settings};
+use crate::text;
+use clew_debugger::{Debugger, Process};
 use clew_diagnose::why::{Answer, Kind, Question, Statement};
 use clew_recording::reader::Recording;
 use serde_json::json;
@@ -35,14 +34,10 @@ pub fn why(line: &Why, envp: &[&CStr]) -> i32 {
             return CANT_REPLAY;
         }
     };
-    let variable = |name: &str| variables::get(envp, name);
-    let options = match run::options(&Engine::default(), &variable) {
-        Ok(options) => options,
+    let settings = match line.which.replaying.settings(envp) {
+        Ok(settings) => settings,
         Err(why) => return wrong(&why),
     };
-    let mut settings = Settings::new(options);
-    settings.unlocked = line.which.no_jail;
-    settings.memory = line.which.memory.map(|megabytes| megabytes << 20);
     let folder = recording.folder().to_owned();
     drop(recording);
     let open = |process: Process| -> Result<Debugger, clew_debugger::Error> {

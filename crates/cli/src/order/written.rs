@@ -51,7 +51,7 @@ pub fn written(
     let variable = |name: &str| variables::get(envp, name);
     let options = run::options(&Engine::default(), &variable).map_err(|m| Failed(WRONG, m))?;
     let mut request = Request::all(options.clone());
-    request.unlocked = line.which.no_jail;
+    request.unlocked = line.which.replaying.no_jail;
     let unable = |why: String| Failed(CANT_REPLAY, why);
     let outcome = shown(&new, &request, "replaying the new order").map_err(unable)?;
     if let Some(why) = outcome.unable.first() {
@@ -84,7 +84,7 @@ pub fn written(
         }
         Some(diverged) => {
             let mut settings = Settings::new(options);
-            settings.unlocked = line.which.no_jail;
+            settings.unlocked = line.which.replaying.no_jail;
             let why = format!(
                 "thread {} did something else after event {} of the new order: expected {}, found {}",
                 diverged.thread, diverged.event, diverged.expected, diverged.found

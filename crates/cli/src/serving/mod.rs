@@ -12,23 +12,10 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 
-use crate::arguments::Engine;
 use crate::recordings::{self, NotOpened};
-use crate::{record, run, variables};
-use clew_debugger::{Debugger, Process, Settings};
-
-/// How recordings are replayed.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub struct Replaying {
-    /// Megabytes of memory that snapshots may take (default: a quarter of the machine's, or of the control group's limit)
-    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..0x100_0000))]
-    pub memory: Option<u64>,
-
-    /// Replay without locking the processes in, on a kernel without seccomp; only for recordings that
-    /// you trust like the program itself
-    #[arg(long)]
-    pub no_jail: bool,
-}
+pub use crate::replaying::Replaying;
+use crate::{record, replaying};
+use clew_debugger::{Debugger, Process};
 
 /// The environment that this command was started with.
 #[derive(Clone)]
@@ -54,15 +41,9 @@ pub fn open(
     let opened = recordings::open(envp, word.map(OsStr::new)).map_err(|why| match why {
         NotOpened::Unreadable(why) | NotOpened::Unfit(why) => why,
     })?;
-    let variable = |name: &str| variables::get(envp, name);
-    let options = run::options(&Engine::default(), &variable)?;
-    let mut settings = Settings::new(options);
-    settings.unlocked = replaying.no_jail;
-    settings.memory = replaying.memory.map(|megabytes| megabytes << 20);
-    let folder = opened.recording.clone();
-    let debugger = Debugger::open(opened.recording, process, settings);
-    let mut debugger = debugger.map_err(|error| error.to_string())?;
-    debugger.expect_work(recordings::work(&folder, debugger.stream()));
+    let settings = replaying.settings(envp)?;
+    let debugger = replaying::debugger(opened.recording, process, settings);
+    let debugger = debugger.map_err(|error| error.to_string())?;
     Ok((debugger, opened.name))
 }
 
