@@ -33,7 +33,8 @@ const INDENT: usize = 15;
 pub fn by_task(command: Command) -> Command {
     let mut all = String::new();
     for (task, names) in TASKS {
-        all.push_str(&format!("\n{task}:\n"));
+        let colon = if task.ends_with('?') { "" } else { ":" };
+        all.push_str(&format!("\n{task}{colon}\n"));
         for name in *names {
             let known = command.find_subcommand(name);
             let about = known.and_then(Command::get_about).map(|a| a.to_string());
