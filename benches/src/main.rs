@@ -11,6 +11,7 @@
 //! * [`travel`], [`travel_report`]: what a person waits for in gdb and `clew watch`
 //! * [`weave`]: woven recording against native
 //! * [`probe`]: what debug code in a replay costs
+//! * [`why`]: what it takes to explain a failure
 //! * [`slice`]: slices, what they cost and what precision is worth
 
 mod inputs;
@@ -25,6 +26,7 @@ mod translator;
 mod travel;
 mod travel_report;
 mod weave;
+mod why;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -51,8 +53,8 @@ struct Options {
     /// Only these translators, beside native
     #[arg(long, value_name = "TRANSLATOR", value_delimiter = ',')]
     only: Vec<String>,
-    /// Only one of the tables: run, record (with replay), travel, weave, slice, or probe
-    #[arg(long, value_name = "TABLE", value_parser = ["run", "record", "travel", "weave", "slice", "probe"])]
+    /// Only one of the tables: run, record (with replay), travel, weave, slice, probe, or why
+    #[arg(long, value_name = "TABLE", value_parser = ["run", "record", "travel", "weave", "slice", "probe", "why"])]
     table: Option<String>,
     /// The command to measure
     #[arg(long, value_name = "PATH", env = "CLEW")]
@@ -161,6 +163,20 @@ fn run(options: &Options) -> std::result::Result<(), String> {
         print!("{}", probe::table(&rows));
         if !options.dry {
             probe::write(&rows)?;
+        }
+        if options.table.is_some() {
+            return Ok(());
+        }
+    }
+    if wanted("why") && !partial {
+        let bench = why::Bench {
+            clew: &clew,
+            dir: &dir,
+        };
+        let rows = bench.measure(options.runs.min(MOST_RECORDED))?;
+        print!("{}", why::table(&rows));
+        if !options.dry {
+            why::write(&rows)?;
         }
         if options.table.is_some() {
             return Ok(());

@@ -68,7 +68,7 @@ const BUGS: &[Bug] = &[
 /// Another variable, which shows the same, comes first (docs/diagnose.md).
 const WRONG: &[&str] = &["aba"];
 /// Their handlers run because a thread sends a signal: when it does can be chosen.
-const FORCED: &[&str] = &["bash_history", "ed_columns", "handler"];
+const FORCED: &[&str] = &["bash_history", "ed_columns", "handler", "lynx_columns"];
 const SEED: &str = "3";
 
 fn main() {

@@ -29,8 +29,16 @@ fn main() {
         let name = source.file_name().unwrap_or_default().to_string_lossy();
         trials.push(Trial::test(format!("why/{name}"), {
             let source = source.clone();
-            move || explained(&source)
+            move || explained(&source, Compilers::Gnu)
         }));
+        // Reports of sanitizers are the compiler's: both have their own.
+        if name.starts_with("san_") {
+            let trial = Trial::test(format!("why/clang/{name}"), {
+                let source = source.clone();
+                move || explained(&source, Compilers::Clang)
+            });
+            trials.push(trial.with_ignored_flag(!has_clang()));
+        }
     }
     trials.push(Trial::test("heap/churn", || {
         let dir = scratch::fresh("zoo.heap.churn");
@@ -74,6 +82,21 @@ fn main() {
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
+/// Whose compilers an animal is built with.
+#[derive(Clone, Copy)]
+enum Compilers {
+    Gnu,
+    Clang,
+}
+
+/// Whether clang is there, with what its sanitizers need.
+fn has_clang() -> bool {
+    let asked = Command::new("clang")
+        .arg("-print-file-name=libclang_rt.asan-x86_64.a")
+        .output();
+    asked.is_ok_and(|said| Path::new(String::from_utf8_lossy(&said.stdout).trim()).is_file())
+}
+
 fn sources_of(name: &str) -> PathBuf {
     scratch::sources().join("zoo").join(name)
 }
@@ -108,11 +131,22 @@ impl Animal {
 }
 
 fn build(source: &Path, program: &Path, flags: &[&str]) -> Result<(), Failed> {
+    build_by(Compilers::Gnu, source, program, flags)
+}
+
+fn build_by(
+    compilers: Compilers,
+    source: &Path,
+    program: &Path,
+    flags: &[&str],
+) -> Result<(), Failed> {
     let kind = source.extension().unwrap_or_default().to_string_lossy();
-    let mut line = match &*kind {
-        "rs" => Command::new("rustc"),
-        "cpp" => Command::new("g++"),
-        _ => Command::new("gcc"),
+    let mut line = match (&*kind, compilers) {
+        ("rs", _) => Command::new("rustc"),
+        ("cpp", Compilers::Gnu) => Command::new("g++"),
+        ("cpp", Compilers::Clang) => Command::new("clang++"),
+        (_, Compilers::Gnu) => Command::new("gcc"),
+        (_, Compilers::Clang) => Command::new("clang"),
     };
     match &*kind {
         "rs" => line.args([
@@ -148,23 +182,29 @@ fn run(dir: &Path, words: &[&str], input: &str) -> Result<Output, Failed> {
         .current_dir(dir)
         .env("CLEW_DIR", dir.join("recordings"))
         .env("LC_ALL", "C")
+        // clang's begins another program to find names, which takes seconds.
+        .env("ASAN_OPTIONS", "symbolize=0:detect_leaks=0")
         .env_remove("RUST_BACKTRACE")
         .stdin(Stdio::from(fs::File::open(&file)?))
         .output()?;
     Ok(ran)
 }
 
-fn explained(source: &Path) -> Result<(), Failed> {
+fn explained(source: &Path, compilers: Compilers) -> Result<(), Failed> {
     let animal = Animal::read(source)?;
     let name = source
         .file_name()
         .unwrap_or_default()
         .to_string_lossy()
         .replace('.', "_");
-    let dir = scratch::fresh(&format!("zoo.{name}"));
+    let by = match compilers {
+        Compilers::Gnu => "zoo",
+        Compilers::Clang => "zoo.clang",
+    };
+    let dir = scratch::fresh(&format!("{by}.{name}"));
     let program = dir.join("program");
     let flags: Vec<&str> = animal.get("flags").split_whitespace().collect();
-    build(source, &program, &flags)?;
+    build_by(compilers, source, &program, &flags)?;
     let (clew, program) = (
         clew::path().display().to_string(),
         program.display().to_string(),

@@ -332,6 +332,40 @@ impl<'a> Scene<'a> {
 
 /// Whether a source file is there, and isn't a library's.
 pub fn is_own_file(file: &str) -> bool {
-    let other = OTHERS.iter().any(|place| file.starts_with(place));
-    !other && !file.contains("/rustlib/") && Path::new(file).is_file()
+    let plain = without_detours(file);
+    let other = OTHERS.iter().any(|place| plain.starts_with(place));
+    !other && !plain.contains("/rustlib/") && Path::new(file).is_file()
+}
+
+/// A path without `..`: clang names libraries' headers `/usr/bin/../lib/gcc/…/../../../../include/…`.
+fn without_detours(file: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in file.split('/') {
+        match part {
+            ".." if parts
+                .last()
+                .is_some_and(|last| !last.is_empty() && *last != "..") =>
+            {
+                parts.pop();
+            }
+            "." => {}
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_known_by_any_way_to_them() {
+        let detour = "/usr/bin/../lib/gcc/x/12/../../../../include/c++/12/bits/new_allocator.h";
+        let plain = "/usr/include/c++/12/bits/new_allocator.h";
+        assert_eq!(without_detours(detour), plain);
+        assert_eq!(without_detours("/a/./b//c.c"), "/a/b//c.c");
+        assert_eq!(without_detours("../../c.c"), "../../c.c");
+        assert_eq!(without_detours("/../c.c"), "/../c.c");
+    }
 }

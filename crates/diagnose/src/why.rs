@@ -1,7 +1,7 @@
 //! How it came to a failure. In: a recorded program that failed. Out: at most a screen of sentences: what failed, the value
 //! that was wrong, where that came from, who had the memory; each with its place, and marked where it is inferred.
 //!
-//! Each kind of failure has its question to begin with (`fault`, `heap`, `ends`, `waits`, `output`); all of them follow
+//! Each kind of failure has its question to begin with (`fault`, `frees`, `ends`, `waits`, `sanitizer`, `output`); all of them follow
 //! values back (`trail`) and look for the decision that led somewhere (`decide`).
 
 mod decide;
@@ -11,6 +11,7 @@ mod frees;
 mod memory;
 mod others;
 mod output;
+mod sanitizer;
 mod tell;
 mod trail;
 mod waits;
@@ -49,6 +50,7 @@ pub enum Kind {
     Assertion,
     Exception,
     Panic,
+    Sanitizer,
     Abort,
     Exit,
     Deadlock,
@@ -107,6 +109,14 @@ pub fn why(question: &Question<'_>) -> Result<Answer> {
         Some(End::Killed { .. }) => true,
         _ => false,
     };
+    // A sanitizer may begin a process to find names, and end it: its report counts, not how that child ends.
+    if question.expected.is_none() {
+        let mut asking = Asking::new(Scene::new(&mut debugger)?);
+        if asking.sanitizer()? {
+            asking.interferes()?;
+            return Ok(asking.answer);
+        }
+    }
     // A process that ended by itself after a child of it had failed was told so.
     let exits = matches!(end, Some(End::Exited { .. })) && question.expected.is_none();
     if exits && let Some(own) = own {
@@ -301,6 +311,9 @@ impl Asking<'_> {
     }
 
     fn failed(&mut self) -> Result<()> {
+        if self.sanitizer()? {
+            return Ok(());
+        }
         self.scene.debugger.stand_at_end()?;
         let at = self.scene.debugger.timeline().at();
         let fault = self.last_fault()?;

@@ -45,6 +45,7 @@ mod live;
 pub mod origin;
 mod pairs;
 pub mod passages;
+mod shortcut;
 pub mod statements;
 mod stretches;
 mod taken;

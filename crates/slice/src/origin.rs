@@ -15,6 +15,7 @@ use crate::events::{Events, Kind};
 use crate::flows::{Flow, Flows, Site};
 use crate::known::Blocks;
 use crate::live::Live;
+use crate::shortcut::shortcut;
 use crate::stretches::{Lengths, ask};
 use crate::taken::{Met, Taken, ranges, want};
 use crate::walk::{Executed, Go, Intervals, Place, Run, Visitor, When, back};
@@ -101,6 +102,9 @@ pub struct Chain {
 /// Moves of one value: whoever moves it more often moves it in a circle.
 const MOST_STEPS: usize = 100_000;
 
+/// So many stretches are traced before it is asked whether what is looked for was written long before.
+const PATIENCE: u32 = 5;
+
 /// The chain of a value that stands somewhere, where the timeline is. It stays there.
 pub fn origin(timeline: &mut Timeline, log: StreamReader, value: &Value) -> Result<Chain> {
     let events = Events::read(log)?;
@@ -118,6 +122,7 @@ pub fn origin(timeline: &mut Timeline, log: StreamReader, value: &Value) -> Resu
     let mut steps = Vec::new();
     let mut to = timeline.at();
     let mut lengths = Lengths::backwards();
+    let mut traced = 0;
     loop {
         let Some(trace) = timeline.trace_back(&to, lengths.next())? else {
             let ending = Ending::Beginning;
@@ -141,6 +146,14 @@ pub fn origin(timeline: &mut Timeline, log: StreamReader, value: &Value) -> Resu
             return Ok(search.chain(steps, Ending::Interrupted));
         }
         to = trace.start;
+        traced += 1;
+        if traced == PATIENCE {
+            traced = 0;
+            if let Some(nearer) = shortcut(timeline, &events, &search.live, &to)? {
+                to = nearer;
+                lengths = Lengths::backwards();
+            }
+        }
     }
 }
 

@@ -24,18 +24,19 @@ const SIGRETURN: u32 = 15;
 const KILL: u32 = 62;
 const TKILL: u32 = 200;
 const TGKILL: u32 = 234;
-/// Places that are tried in a run.
-const MOST: usize = 4;
+/// Schedules that are tried for a run.
+const MOST: usize = 6;
 
-/// A signal that a thread sent to another one of its process, and that had a handler.
+/// A signal that a thread sent to another one of its process, and that has a handler.
 struct Sent {
     /// The call, and where in the sender's life it is over.
     event: u64,
     sender: ThreadId,
     over: Point,
     to: ThreadId,
-    /// When the handler began, and how long it took in the ticks of its thread's life.
-    came: u64,
+    /// When the handler began, and how long it took in the ticks of its thread's life; None if another one that was pending
+    /// stood for it.
+    came: Option<u64>,
     took: u64,
 }
 
@@ -43,9 +44,10 @@ struct Sent {
 struct Delivered {
     call: u64,
     sender: ThreadId,
+    signo: i32,
     to: ThreadId,
-    came: u64,
-    left: u64,
+    came: Option<u64>,
+    left: Option<u64>,
 }
 
 /// A run: what its threads did outside of handlers, and who sent signals.
@@ -77,22 +79,24 @@ pub fn handled(
                     delivered.push(Delivered {
                         call,
                         sender,
+                        signo: *signo,
                         to: thread,
-                        came: number,
-                        left: number,
+                        came: Some(number),
+                        left: None,
                     });
                 }
             }
             Event::Call(call) if call.nr == SIGRETURN => {
                 let last = delivered.iter_mut().rfind(|one| one.to == thread);
-                if let Some(last) = last.filter(|last| last.left == last.came) {
-                    last.left = number;
+                if let Some(last) = last.filter(|last| last.left.is_none()) {
+                    last.left = Some(number);
                 }
             }
             _ => {}
         }
         true
     })?;
+    add_pending(&mut delivered, &calls);
     let log = debugger.recording().stream(stream);
     let log = log.map_err(|error| crate::Error::Recording(error.to_string()))?;
     let (_, lives) = busiest(debugger.recording())?;
@@ -120,8 +124,8 @@ pub fn handled(
             event: one.at.event,
         });
     }
-    let each = |one: &Delivered| [one.call, one.came, one.left];
-    let mut events: Vec<u64> = delivered.iter().flat_map(each).collect();
+    let each = |one: &Delivered| [Some(one.call), one.came, one.left];
+    let mut events: Vec<u64> = delivered.iter().flat_map(each).flatten().collect();
     events.sort_unstable();
     events.dedup();
     let marks: Vec<(u64, u64)> = events.iter().map(|event| (*event, 0)).collect();
@@ -130,13 +134,15 @@ pub fn handled(
     let at = |event: u64| points.get(&event).copied().unwrap_or_default();
     let mut sent = Vec::new();
     for one in &delivered {
+        let took = one.came.zip(one.left);
+        let took = took.map(|(came, left)| at(left).ticks.saturating_sub(at(came).ticks));
         sent.push(Sent {
             event: one.call,
             sender: one.sender,
             over: at(one.call),
             to: one.to,
             came: one.came,
-            took: at(one.left).ticks.saturating_sub(at(one.came).ticks),
+            took: took.unwrap_or(0),
         });
     }
     Ok(Handled {
@@ -153,6 +159,27 @@ pub fn handled(
             length: None,
         }),
     })
+}
+
+/// Calls that sent a signal while another one like it was pending: a schedule can let each of them be the only one.
+fn add_pending(delivered: &mut Vec<Delivered>, calls: &[(u64, ThreadId, i32)]) {
+    for &(call, sender, signo) in calls {
+        if delivered.iter().any(|one| one.call == call) {
+            continue;
+        }
+        let like = |one: &&Delivered| one.sender == sender && one.signo == signo;
+        if let Some(to) = delivered.iter().find(like).map(|one| one.to) {
+            delivered.push(Delivered {
+                call,
+                sender,
+                signo,
+                to,
+                came: None,
+                left: None,
+            });
+        }
+    }
+    delivered.sort_by_key(|one| (one.call, one.came));
 }
 
 impl Handled {
@@ -172,12 +199,13 @@ impl Handled {
         accesses.partition_point(|access| access.event < event)
     }
 
-    /// A turn that ends right behind an access. Handlers that don't run before it this time, because nobody sends their signals,
-    /// took ticks of the thread's life.
-    fn hold_after(&self, p: usize) -> Turn {
+    /// A turn that ends right before an access, or behind it. Handlers that don't run before it this time, because nobody sends
+    /// their signals, took ticks of the thread's life.
+    fn hold(&self, p: usize, after: bool) -> Turn {
         let access = self.access(p);
         let missing = self.sent.iter().filter(|sent| {
-            sent.to == access.thread && sent.came <= access.event && !self.sends(sent, p)
+            let came = sent.came.is_some_and(|came| came <= access.event);
+            sent.to == access.thread && came && !self.sends(sent, p)
         });
         let missing: u64 = missing.map(|sent| sent.took).sum();
         let mut from = access.point;
@@ -187,7 +215,7 @@ impl Handled {
             end: End::Near {
                 from,
                 pc: access.pc,
-                after: true,
+                after,
             },
         }
     }
@@ -201,29 +229,36 @@ impl Handled {
         follows && next.is_none_or(|next| self.access(next).event > sent.event)
     }
 
-    /// Schedules in which the signal comes right behind the interrupted thread's first access.
+    /// Schedules in which the signal comes right behind the interrupted thread's first access, or before it if the handler's is the
+    /// first of all.
     pub fn forced(&self, key: &Key) -> Vec<Script> {
         let Some((first, _)) = key.sites.iter().find(|(_, handler)| !handler) else {
             return Vec::new();
         };
-        let mut all = Vec::new();
+        let handler_first = key.sites.first().is_some_and(|(_, handler)| *handler);
+        // After a call that its thread makes later, earlier ones have sent theirs too: a handler that undoes what it did shows
+        // nothing after an even number. So every call is tried at one place before another place is.
+        let mut all: Vec<(usize, usize, &Sent)> = Vec::new();
         for sent in &self.sent {
             let before = self.on(sent.to, *first, 0..self.behind(sent.event));
-            for &p in before.iter().rev().take(MOST) {
-                let then = [
-                    self.hold_after(p),
-                    Turn {
-                        thread: sent.sender,
-                        end: End::At(sent.over),
-                    },
-                    free(sent.to),
-                    free(sent.sender),
-                ];
-                all.extend(self.course.led(p, &then));
-            }
+            let places = before.iter().rev().take(MOST).enumerate();
+            all.extend(places.map(|(rank, &p)| (rank, p, sent)));
         }
-        all.truncate(MOST);
-        all
+        all.sort_by_key(|(rank, _, sent)| (*rank, sent.event));
+        all.dedup_by_key(|(rank, p, sent)| (*rank, *p, sent.event));
+        let scripts = all.into_iter().filter_map(|(_, p, sent)| {
+            let then = [
+                self.hold(p, !handler_first),
+                Turn {
+                    thread: sent.sender,
+                    end: End::At(sent.over),
+                },
+                free(sent.to),
+                free(sent.sender),
+            ];
+            self.course.led(p, &then)
+        });
+        scripts.take(MOST).collect()
     }
 
     /// A schedule in which who sends the signal is held until the other is past its last access.
@@ -238,7 +273,9 @@ impl Handled {
             });
             own.next().is_some_and(|n| self.lines[n] == *first)
         };
-        let sent = self.sent.iter().rfind(between).or(self.sent.last())?;
+        let mut came = self.sent.iter().filter(|sent| sent.came.is_some());
+        let any = came.clone().next_back();
+        let sent = came.rfind(between).or(any)?;
         let from = self.behind(sent.event);
         let all = self.course.profile().accesses.len();
         let c = *self.on(sent.to, *last, from..all).first()?;
@@ -264,5 +301,119 @@ fn free(thread: ThreadId) -> Turn {
     Turn {
         thread,
         end: End::Free,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delta::patterns::{Note, Shape};
+
+    const READ: u64 = 28;
+    const WRITE: u64 = 18;
+
+    fn point(ticks: u64) -> Point {
+        Point {
+            ticks,
+            ..Point::default()
+        }
+    }
+
+    /// Thread 0 reads something at these ticks and events; thread 1 touches nothing, and sends signals.
+    fn run(reads: &[(u64, u64)], sent: Vec<Sent>) -> Handled {
+        let accesses = reads.iter().map(|&(ticks, event)| Access {
+            thread: 0,
+            point: point(ticks),
+            pc: 0x401000,
+            addr: 0x404000,
+            len: 4,
+            write: false,
+            locked: false,
+            event,
+        });
+        Handled {
+            course: Course::new(Profile {
+                accesses: accesses.collect(),
+                ..Profile::default()
+            }),
+            lines: vec![READ; reads.len()],
+            sent,
+        }
+    }
+
+    fn sent(event: u64, over: u64, came: Option<u64>, took: u64) -> Sent {
+        Sent {
+            event,
+            sender: 1,
+            over: point(over),
+            to: 0,
+            came,
+            took,
+        }
+    }
+
+    #[test]
+    fn handlers_that_do_not_run_take_no_ticks() {
+        // The handler ran between the two reads, for 7 ticks; in the schedule nobody sends its signal before the second.
+        let run = run(&[(100, 5), (150, 20)], vec![sent(10, 40, Some(11), 7)]);
+        let from = |p: usize| match run.hold(p, true).end {
+            End::Near { from, .. } => from.ticks,
+            _ => 0,
+        };
+        assert_eq!((from(0), from(1)), (100, 143));
+    }
+
+    #[test]
+    fn each_signal_is_tried_before_other_places_are() {
+        let calls = vec![
+            sent(30, 40, None, 0),
+            sent(31, 80, Some(33), 1),
+            sent(32, 120, None, 0),
+        ];
+        let key = Key {
+            shape: Shape::Rwr,
+            names: vec!["columns".into()],
+            sites: vec![(READ, false), (WRITE, true), (READ, false)],
+            note: Note::Any,
+        };
+        let scripts = run(&[(100, 5), (150, 20)], calls).forced(&key);
+        let tried = scripts.iter().map(|script| {
+            let ends = script.turns.iter().map(|turn| turn.to_string());
+            ends.take(2).collect::<Vec<_>>().join("; ")
+        });
+        let at = |from, over| format!("0 after 0x401000 from {from}; 1 at {over}");
+        let mut expected = Vec::new();
+        for from in [150, 100] {
+            expected.extend([40, 80, 120].map(|over| at(from, over)));
+        }
+        assert_eq!(tried.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_handler_that_comes_first_comes_before_the_access() {
+        let key = Key {
+            shape: Shape::Wr,
+            names: vec!["columns".into()],
+            sites: vec![(WRITE, true), (READ, false)],
+            note: Note::Any,
+        };
+        let scripts = run(&[(100, 5)], vec![sent(30, 40, Some(33), 1)]).forced(&key);
+        let first = scripts[0].turns[0].to_string();
+        assert_eq!(first, "0 before 0x401000 from 100");
+    }
+
+    #[test]
+    fn signals_that_found_another_one_pending_count() {
+        let mut delivered = vec![Delivered {
+            call: 12,
+            sender: 1,
+            signo: 28,
+            to: 0,
+            came: Some(13),
+            left: Some(14),
+        }];
+        add_pending(&mut delivered, &[(10, 1, 28), (11, 1, 10), (12, 1, 28)]);
+        let told = delivered.iter().map(|one| (one.call, one.to, one.came));
+        assert_eq!(told.collect::<Vec<_>>(), [(10, 0, None), (12, 0, Some(13))]);
     }
 }

@@ -15,7 +15,7 @@ use crate::Result;
 use crate::scene::{Site, plain_name};
 
 /// rdi and rsi, as instructions number registers.
-const RDI: usize = 7;
+pub const RDI: usize = 7;
 const RSI: usize = 6;
 /// Decisions behind decisions.
 const DEEPEST: usize = 3;

@@ -17,6 +17,7 @@ use super::{Asking, Kind};
 use crate::Result;
 use crate::scene::{Site, is_own_file, plain_name};
 
+const SIGILL: i32 = 4;
 const SIGFPE: i32 = 8;
 const PROT_READ: u32 = 1;
 const PROT_WRITE: u32 = 2;
@@ -64,6 +65,19 @@ impl Asking<'_> {
         }
         if signo == SIGFPE {
             return self.division(&ins, thread, &site, &registers);
+        }
+        let trap = matches!(
+            ins.mnemonic(),
+            Mnemonic::Ud0 | Mnemonic::Ud1 | Mnemonic::Ud2
+        );
+        if signo == SIGILL && trap {
+            self.answer.kind = Kind::Abort;
+            let text = format!(
+                "{name}: a trap that the compiler has put there{}.",
+                quoted(&site)
+            );
+            self.say(text, Some(site.clone()));
+            return self.explain_decision(thread, 0, &site, 0);
         }
         if ins.flow_control() == FlowControl::Return {
             let sp = registers.words[4];
@@ -160,7 +174,7 @@ impl Asking<'_> {
     }
 
     /// Where a bad pointer came from: what memory it was read from, who wrote there, what it was made of.
-    fn pointer(&mut self, trail: &Trail, site: &Site, what: &str, value: u64) -> Result<()> {
+    pub fn pointer(&mut self, trail: &Trail, site: &Site, what: &str, value: u64) -> Result<()> {
         match self.memory_of(trail)? {
             Some(Memory::Freed(held, step)) => {
                 self.answer.kind = Kind::UseAfterFree;
