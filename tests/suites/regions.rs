@@ -1,6 +1,9 @@
 //! Regions of recordings as recordings of their own: what is in them is what was in the original, record by record; the
 //! state that they begin with leads to the same checks, outputs and ends; and every command takes them.
 
+#[path = "regions/tail.rs"]
+mod tail;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -46,6 +49,29 @@ const GUESTS: &[&str] = &[
     "travel/work",
 ];
 
+/// The same, and those that wait long enough for several parts.
+const TAILS: &[&str] = &[
+    "instructions/jit_dual",
+    "instructions/jit_threads",
+    "instructions/self_modifying",
+    "instructions/vectors",
+    "instructions/x87",
+    "processes/exec",
+    "processes/fork",
+    "processes/shared_counter",
+    "processes/shared_maps",
+    "processes/vfork",
+    "signals/between_threads",
+    "signals/fatal",
+    "signals/timers",
+    "threads/conditions",
+    "threads/forked_threads",
+    "threads/main_first",
+    "threads/many",
+    "threads/waiting_calls",
+    "travel/work",
+];
+
 fn main() {
     let mut trials = Vec::new();
     for &name in GUESTS {
@@ -58,6 +84,19 @@ fn main() {
     trials.push(Trial::test("python, by its lines", python));
     trials.push(Trial::test("kept if", kept_if));
     trials.push(Trial::test("a region is recorded", recorded_region));
+    for &name in TAILS {
+        trials.push(Trial::test(format!("tail/{name}"), move || {
+            tail::guest(name)
+        }));
+    }
+    trials.push(Trial::test("tail: redis killed", tail::redis_killed));
+    trials.push(Trial::test("tail: redis crashed", tail::redis_crashed));
+    trials.push(Trial::test("tail: nginx killed", tail::nginx_killed));
+    trials.push(Trial::test(
+        "tail: the recorder killed",
+        tail::recorder_killed,
+    ));
+    trials.push(Trial::test("tail: damaged parts", tail::damaged));
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 

@@ -155,6 +155,10 @@ pub enum Command {
     #[command(after_help = crate::cut::HELP)]
     Cut(crate::cut::Cut),
 
+    /// Make a recording of what `clew record --keep-last` has kept so far
+    #[command(after_help = crate::tail::HELP)]
+    Save(crate::tail::Save),
+
     /// List the recordings: name, program, when, how it ended, length, size
     #[command(after_help = LS_HELP)]
     Ls(Ls),

@@ -25,6 +25,7 @@
 //! - [`rewrite`]: a log with changes
 //! - [`stack`]: what programs were started with
 //! - [`cut`]: a region of a recording as one of its own
+//! - [`tail`]: recordings of which only the last part is kept
 //! - [`deadlock`]: threads that wait for each other for good
 //! - [`environment`]: the variables that programs were started with
 pub mod borrowers;
@@ -40,6 +41,7 @@ pub mod folder;
 mod futex;
 pub mod landings;
 pub mod log;
+mod logfile;
 pub mod maps;
 pub mod meant;
 pub mod meta;
@@ -55,6 +57,7 @@ mod shared;
 pub mod sharing;
 pub mod stack;
 pub mod summary;
+pub mod tail;
 #[cfg(test)]
 mod testing;
 pub mod walk;

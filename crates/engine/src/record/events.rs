@@ -72,6 +72,10 @@ impl Executor {
             let place = self.interrupted();
             self.full_check(place);
         }
+        if self.part_due() {
+            let place = self.interrupted();
+            self.begin_part(place);
+        }
     }
 
     /// A place at which replay must have these registers and, every now and then, this memory.
@@ -87,7 +91,7 @@ impl Executor {
     }
 
     /// A place at which replay must have these registers.
-    fn check(&mut self, place: Place) {
+    pub(super) fn check(&mut self, place: Place) {
         let registers = checksum(self.gs, &self.memory);
         self.recorder().event(&Event::Check {
             place,
@@ -244,6 +248,9 @@ impl Executor {
         } else if matches!(written.end, End::Returned(_)) && self.recorder().check_due_after_event()
         {
             self.full_check(Place::default());
+        }
+        if !ended && matches!(written.end, End::Returned(_)) && self.part_due() {
+            self.begin_part(Place::default());
         }
     }
 

@@ -9,6 +9,7 @@ use clew_recording::maps::Change;
 use clew_recording::sharing::Sharing;
 
 use super::output::Standard;
+use super::tail::Known;
 use crate::context::{GsBlock, Regs};
 use crate::guest::access;
 use crate::host::time::HALF;
@@ -25,9 +26,11 @@ const CHECK: u64 = 150_000_000;
 const SELDOM: u64 = 200;
 
 pub struct Recorder {
-    channel: Channel,
-    producer: Producer,
-    encoder: Encoder,
+    pub(super) channel: Channel,
+    pub(super) producer: Producer,
+    pub(super) encoder: Encoder,
+    /// Where only the tail is kept: what a replay would know.
+    pub(super) known: Option<Box<Known>>,
     /// The ticks of the current thread at the last event.
     pub(super) base: u64,
     /// Ticks up to where the current thread stands that no event has told yet.
@@ -117,6 +120,7 @@ impl Recorder {
             channel,
             producer,
             encoder: Encoder::default(),
+            known: channel.keeps_tail().then(|| Box::new(Known::new())),
             base: 0,
             arrived: 0,
             call: None,
@@ -315,6 +319,13 @@ impl Recorder {
     }
 
     fn put(&mut self, event: &Event) {
+        self.put_plainly(event);
+        if let Some(known) = &mut self.known {
+            known.note(event);
+        }
+    }
+
+    pub(super) fn put_plainly(&mut self, event: &Event) {
         let room = self.producer.reserve();
         let len = self.encoder.event(event, room);
         self.producer.commit(len);
