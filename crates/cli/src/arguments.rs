@@ -159,6 +159,10 @@ pub enum Command {
     #[command(after_help = crate::tail::HELP)]
     Save(crate::tail::Save),
 
+    /// What is being recorded now: how it stands, and a recording of what there is
+    #[command(after_help = crate::ctl::HELP)]
+    Ctl(crate::ctl::Ctl),
+
     /// List the recordings: name, program, when, how it ended, length, size
     #[command(after_help = LS_HELP)]
     Ls(Ls),

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::ffi::{CStr, OsString};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -69,7 +70,8 @@ pub fn limit(text: &str) -> Result<Limit, String> {
 }
 
 pub fn save(line: &Save, envp: &[&CStr]) -> i32 {
-    match make(line, envp) {
+    let of = recordings::find(envp, line.recording.as_deref()).map_err(|e| e.to_string());
+    match of.and_then(|of| save_as(&of, &line.name, line.json, envp)) {
         Ok(()) => 0,
         Err(error) => {
             text::failed(&error);
@@ -78,27 +80,25 @@ pub fn save(line: &Save, envp: &[&CStr]) -> i32 {
     }
 }
 
-fn make(line: &Save, envp: &[&CStr]) -> Result<(), String> {
-    let of = recordings::find(envp, line.recording.as_deref()).map_err(|e| e.to_string())?;
-    let name = recordings::name(&of);
-    if !tail::is_in_parts(&of) {
+/// Makes a recording of that name of what another has kept so far.
+pub fn save_as(of: &Path, name: &str, json: bool, envp: &[&CStr]) -> Result<(), String> {
+    let other = recordings::name(of);
+    if !tail::is_in_parts(of) {
         return Err(format!(
-            "{name} isn't being recorded with --keep-last; it is a recording already, or records everything"
+            "{other} isn't being recorded with --keep-last; it is a recording already, or records everything"
         ));
     }
     let place = recordings::place(envp).map_err(|error| error.to_string())?;
-    let new = place
-        .create(&line.name)
-        .map_err(|error| error.to_string())?;
-    let made = fill(&of, &new).inspect_err(|_| {
+    let new = place.create(name).map_err(|error| error.to_string())?;
+    let made = fill(of, &new).inspect_err(|_| {
         let _ = fs::remove_dir_all(&new);
     })?;
     let bytes = pack::size(&new).bytes;
-    if line.json {
+    if json {
         let all = serde_json::json!({
-            "name": line.name,
+            "name": name,
             "path": new.to_string_lossy(),
-            "of": name,
+            "of": other,
             "streams": made.streams,
             "running": made.running,
             "bytes": bytes,
@@ -106,11 +106,7 @@ fn make(line: &Save, envp: &[&CStr]) -> Result<(), String> {
         text::print(&format!("{all}\n"));
         return Ok(());
     }
-    let what = format!(
-        "saved: {}, the tail of {name}, {}",
-        line.name,
-        text::size(bytes)
-    );
+    let what = format!("saved: {name}, the tail of {other}, {}", text::size(bytes));
     text::print(&format!("{}\n", text::plain(&what)));
     Ok(())
 }
@@ -164,6 +160,11 @@ pub fn finish(folder: &Path) -> Result<String, String> {
     meta.write(folder).map_err(|error| words(&error))?;
     fs::rename(&new, folder.join(log::NAME)).map_err(|error| words(&error))?;
     remove(&parts);
+    if let Ok(files) = fs::metadata(folder.join(FILES)) {
+        let mut mode = files.permissions();
+        mode.set_mode(0o700);
+        let _ = fs::set_permissions(folder.join(FILES), mode);
+    }
     drop_files(folder, &made.files);
     Ok(match &made.midst {
         Some(midst) => format!(

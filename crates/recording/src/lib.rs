@@ -17,6 +17,7 @@
 //! - [`landings`]: places in long streams at which reading can begin
 //! - [`process`]: which process somebody means
 //! - [`folder`]: where recordings live
+//! - [`marks`]: places that a program has named itself
 //! - [`meant`]: which of several names somebody means
 //! - [`meta`]: what is known of one before its first event
 //! - [`summary`]: what one is about, in short
@@ -43,6 +44,7 @@ pub mod landings;
 pub mod log;
 mod logfile;
 pub mod maps;
+pub mod marks;
 pub mod meant;
 pub mod meta;
 pub mod outlet;

@@ -127,6 +127,11 @@ impl Producer {
         self.slot.part_wanted.load(Relaxed) != 0
     }
 
+    /// Whether the writer has come to where the last part began.
+    pub fn may_part(&self) -> bool {
+        self.slot.parted.load(Relaxed) == 0
+    }
+
     /// What is committed from here on is in another part of the stream, which is read without the ones before.
     pub fn begin_part(&self) {
         // The position is known to whoever sees a later head.

@@ -22,10 +22,11 @@ use std::time::Duration;
 use crate::event::{Event, Record, Start, StreamId};
 use crate::log::{Kind, StreamEnd};
 use crate::logfile::LogFile;
+use crate::reader::FILES;
 
 pub use gather::{Gathered, gather};
 
-/// The folder of parts, in a recording's folder.
+/// The folder of parts, in the one with copies of files: of that one recorded processes have a descriptor.
 pub const FOLDER: &str = "parts";
 
 /// How much is kept at least.
@@ -71,7 +72,7 @@ impl PartId {
 
 /// Where the parts of a recording are.
 pub fn folder(recording: &Path) -> PathBuf {
-    recording.join(FOLDER)
+    recording.join(FILES).join(FOLDER)
 }
 
 /// Whether a recording is one of which the parts aren't gathered yet.

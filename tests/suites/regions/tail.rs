@@ -19,17 +19,32 @@ use super::run;
 /// As little as this makes a state nearly whenever it is asked for.
 const LITTLE: &str = "1K";
 
-/// A guest, of which next to nothing is kept.
+/// A guest, of which next to nothing is kept: with states as they are asked for, and after so many events.
 pub fn guest(name: &str) -> Result<(), Failed> {
     let job = super::guest("tail", name)?;
-    let made = Recording::of(&job, &["--keep-last", LITTLE, "--seed", "1"]);
+    for parts in ["", "parts=40", "parts=300", "parts=2000"] {
+        let debug = format!("--debug={parts}");
+        let mut options = vec!["--keep-last", LITTLE, "--seed", "1"];
+        if !parts.is_empty() {
+            options.push(&debug);
+        }
+        guest_with(name, &job, &options).map_err(|failed| {
+            let why = failed.message().unwrap_or_default().to_owned();
+            format!("{parts}: {why}")
+        })?;
+    }
+    Ok(())
+}
+
+fn guest_with(name: &str, job: &Job, options: &[&str]) -> Result<(), Failed> {
+    let made = Recording::of(job, options);
     let outcome = made.job.run();
     let wrong = |what: &str, of: &str| -> Failed { format!("{name}: {what}\n{of}").into() };
     let Some(status) = outcome.status else {
         return Err(wrong("hung", &outcome.printed()));
     };
     let path = made.folder.to_string_lossy().into_owned();
-    let replay = run(&job, &["replay", &path, "--verify"]);
+    let replay = run(job, &["replay", &path, "--verify"]);
     let said = replay.printed();
     if replay.status != Some(status) || !said.contains("verified: ") {
         let text = format!("{}\n{}\n{}", outcome.printed(), replay.ending(), said);
@@ -74,7 +89,7 @@ impl Server {
     }
 
     fn parts(&self) -> PathBuf {
-        self.made.folder.join("parts")
+        self.made.folder.join("files/parts")
     }
 
     /// Does something again and again until its beginning is gone.
@@ -228,26 +243,25 @@ pub fn redis_crashed() -> Result<(), Failed> {
 pub fn nginx_killed() -> Result<(), Failed> {
     let dir = scratch::fresh("regions.tail.nginx");
     let at = dir.to_string_lossy().into_owned();
-    fs::create_dir_all(dir.join("html"))?;
-    fs::write(dir.join("html/index.html"), "hello\n")?;
     fs::write(
         dir.join("nginx.conf"),
         format!(
-            "daemon off; user root; worker_processes 1; pid {at}/pid; error_log {at}/error;\n\
+            "daemon off; user nobody nogroup; worker_processes 1; pid {at}/pid; error_log {at}/error;\n\
              events {{ worker_connections 64; }}\n\
              http {{ access_log {at}/access; client_body_temp_path {at}/t1; proxy_temp_path {at}/t2;\n\
              fastcgi_temp_path {at}/t3; uwsgi_temp_path {at}/t4; scgi_temp_path {at}/t5;\n\
-             server {{ listen unix:{at}/socket; root {at}/html; }} }}\n"
+             server {{ listen unix:{at}/socket; location / {{ return 200 hello; }} }} }}\n"
         ),
     )?;
     let conf = dir.join("nginx.conf").to_string_lossy().into_owned();
     let job = Job::new("/usr/sbin/nginx", &dir).args(["-p", &at, "-c", &conf]);
+    // As root, the worker becomes somebody else.
     let mut server = Server::start(job, "16K")?;
     let socket = dir.join("socket").to_string_lossy().into_owned();
     let get = || {
         let words = ["-sf", "--unix-socket", &socket, "http://localhost/"];
         let got = Command::new("/usr/bin/curl").args(words).output();
-        got.is_ok_and(|got| got.stdout == b"hello\n")
+        got.is_ok_and(|got| got.stdout == b"hello")
     };
     server.until("nginx answers", &mut || Ok(get()))?;
     // The worker's beginning goes; the master only waits, so all of it stays.

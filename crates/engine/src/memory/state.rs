@@ -15,6 +15,7 @@ use clew_recording::tail::PartId;
 
 use super::apply::OpenFile;
 use super::checksum::each_page;
+use super::file::FileIdentity;
 use super::log::pages;
 use super::mapping::{Backing, Mapping, PAGE};
 use super::objects::Shown;
@@ -222,8 +223,12 @@ impl Memory {
             return Ok(());
         };
         if let Some(name) = self.originals.copy(&file) {
-            let copy = open_file(name).map_err(|error| format!("file {name}: {error}"))?;
-            let different = self.different(mapping, offset, &copy, aside)?;
+            let different = match (open_file(name), aside) {
+                (Ok(copy), _) => self.different(mapping, offset, &copy, aside)?,
+                // It has given up the rights that it takes.
+                (Err(_), Some(_)) => self.written(mapping, offset, &file, aside),
+                (Err(error), None) => return Err(format!("file {name}: {error}")),
+            };
             if let Some(different) = different {
                 let source = Source::Copy {
                     name: name.to_owned(),
@@ -290,6 +295,29 @@ impl Memory {
             }
         }
         Ok(Some(different))
+    }
+
+    /// The pages of a mapping that may be other than in a file that can't be looked at; `None` if more or less of it can be
+    /// read than there was.
+    fn written(
+        &self,
+        mapping: &Mapping,
+        offset: u64,
+        file: &FileIdentity,
+        aside: Option<&Aside>,
+    ) -> Option<Vec<u64>> {
+        let same = mapping.immutable() && !self.originals.is_part(file);
+        let mut written = Vec::new();
+        for at in (mapping.start..mapping.end).step_by(PAGE as usize) {
+            let there = offset + (at - mapping.start) < file.size;
+            if self.seen(at, aside, &mut { ZEROES }) != there {
+                return None;
+            }
+            if there && !same {
+                written.push(at);
+            }
+        }
+        Some(written)
     }
 
     /// Pages that follow each other are told together.

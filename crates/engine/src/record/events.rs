@@ -3,6 +3,7 @@
 use clew_recording::channel;
 use clew_recording::deadlock::Waiter;
 use clew_recording::event::{Call as Written, Cause, Effect, End, Event, Output, Place, Touch};
+use clew_recording::marks;
 
 use super::view::{checksum, checksum_of};
 use super::{Arrival, Goes, Recorder};
@@ -243,6 +244,9 @@ impl Executor {
             self.extended_effect();
         }
         self.tell_new_threads();
+        if let Some(name) = self.recorder().mark.take() {
+            self.record_note(&marks::note(&name));
+        }
         if ended {
             self.recorder().event(&Event::EndedThread { thread });
         } else if matches!(written.end, End::Returned(_)) && self.recorder().check_due_after_event()
@@ -468,6 +472,13 @@ impl Executor {
             let place = self.interrupted();
             self.check(place);
             self.effects(None);
+        }
+    }
+
+    /// The call under way names this place; to be written down behind it.
+    pub(crate) fn record_mark(&mut self, name: String) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.mark = Some(name);
         }
     }
 

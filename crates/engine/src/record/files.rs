@@ -234,7 +234,7 @@ impl Files {
 
     /// A new file for the state that a part of a stream begins with, and how it gets its name once it is whole.
     pub fn new_state(&self, part: PartId) -> Result<(OwnedFd, NewState), i32> {
-        let name = format!("../{}/{}", tail::FOLDER, part.state());
+        let name = format!("{}/{}", tail::FOLDER, part.state());
         let new = format!("{name}.new");
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
         let fd = open_at(self.folder, &new, flags, 0o600)?;

@@ -50,6 +50,8 @@ pub struct Recorder {
     pub(super) just_forked: bool,
     /// The call under way, as long as nothing was written about it.
     pub(crate) call: Option<Call>,
+    /// What the call under way has named its place.
+    pub(super) mark: Option<String>,
     /// Threads that stand for children of vforks, innermost last.
     pub(super) vforks: Vec<ThreadId>,
     /// Threads that the call under way has made.
@@ -131,6 +133,7 @@ impl Recorder {
             next_thread: 1,
             standard,
             just_forked: false,
+            mark: None,
             vforks: Vec::new(),
             new_threads: Vec::new(),
             last_stamp: now(),

@@ -35,6 +35,8 @@ pub(super) struct Known {
     /// Where its arguments begin.
     stack: u64,
     events: u64,
+    /// How many there were when the last part began.
+    begun: u64,
     part: u32,
     current: ThreadId,
     threads: BTreeMap<ThreadId, Thread>,
@@ -56,6 +58,7 @@ impl Known {
             start: None,
             stack: 0,
             events: 0,
+            begun: 0,
             part: 0,
             current: 0,
             threads: BTreeMap::new(),
@@ -122,7 +125,7 @@ impl Known {
         };
         self.threads = BTreeMap::from([(self.current, only)]);
         self.start = Some(start.clone());
-        (self.events, self.part) = (1, 0);
+        (self.events, self.begun, self.part) = (1, 0, 0);
         // It is the parent's.
         self.copy = None;
     }
@@ -136,6 +139,7 @@ impl Known {
     pub(super) fn next_part(&mut self, time: u64) -> Option<(PartId, Start)> {
         let start = self.start.as_ref()?;
         self.part += 1;
+        self.begun = self.events;
         let origin = Origin::Midst {
             events: self.events,
             ticks: 0,
@@ -158,7 +162,11 @@ impl Executor {
     /// Whether the state is wanted, and is whole where the current thread stands.
     #[inline]
     pub(super) fn part_due(&self) -> bool {
-        self.recorder.as_ref().is_some_and(|r| r.part_wanted()) && self.state_is_whole()
+        let Some(recorder) = &self.recorder else {
+            return false;
+        };
+        (recorder.part_wanted() || recorder.part_forced(self.options.parts))
+            && self.state_is_whole()
     }
 
     #[cold]
@@ -334,6 +342,15 @@ impl super::Recorder {
     #[inline]
     fn part_wanted(&self) -> bool {
         self.known.is_some() && self.producer.part_wanted()
+    }
+
+    /// Whether so many events have come since the last part began.
+    #[inline]
+    fn part_forced(&self, after: Option<u64>) -> bool {
+        let (Some(after), Some(known)) = (after, &self.known) else {
+            return false;
+        };
+        known.events - known.begun >= after && self.producer.may_part()
     }
 
     /// What is written from here on is in the next part, which begins as is returned.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -56,8 +56,16 @@ impl Stream {
 impl Parts {
     /// In a new folder inside of the recording's.
     pub(crate) fn create(recording: &Path, limit: Limit) -> io::Result<Parts> {
-        let folder = super::folder(&recording.canonicalize()?);
-        fs::DirBuilder::new().mode(0o700).create(&folder)?;
+        let recording = recording.canonicalize()?;
+        let folder = super::folder(&recording);
+        if let Some(files) = folder.parent() {
+            fs::DirBuilder::new()
+                .mode(0o700)
+                .recursive(true)
+                .create(files)?;
+            fs::DirBuilder::new().mode(0o700).create(&folder)?;
+            open_to_descendants(&recording, files, &folder)?;
+        }
         Ok(Parts {
             folder,
             limit,
@@ -227,6 +235,18 @@ impl Parts {
             }
         }
     }
+}
+
+/// A recorded program may give up root's privileges and still writes its states, by a descriptor that it has. Nobody else
+/// gets so far: the recording's own folder is root's alone.
+fn open_to_descendants(recording: &Path, files: &Path, folder: &Path) -> io::Result<()> {
+    // SAFETY: asks for an id.
+    let root = unsafe { libc::geteuid() } == 0;
+    if root && recording.metadata()?.permissions().mode() & 0o077 == 0 {
+        fs::set_permissions(files, fs::Permissions::from_mode(0o711))?;
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o1733))?;
+    }
+    Ok(())
 }
 
 impl Part {
