@@ -19,6 +19,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::cut::Tell;
 use crate::event::{Event, Record, Start, StreamId};
 use crate::log::{Kind, StreamEnd};
 use crate::logfile::LogFile;
@@ -82,12 +83,7 @@ pub fn is_in_parts(recording: &Path) -> bool {
 
 /// Writes the state with which a part begins, as the log of a stream that has nothing else: `tell` tells the prologue
 /// but for its first event.
-pub fn write_state(
-    file: File,
-    stream: StreamId,
-    start: Start,
-    tell: &mut dyn FnMut(&mut dyn FnMut(&Record)) -> Result<(), String>,
-) -> io::Result<()> {
+pub fn write_state(file: File, stream: StreamId, start: Start, tell: Tell) -> io::Result<()> {
     let mut log = LogFile::begin(file)?;
     let mut out = log.stream(stream);
     out.kind = Kind::State;

@@ -218,6 +218,11 @@ fn redis_ends(test: &str, signal: Signal) -> Result<(), Failed> {
         return Err(saved.printed().into());
     }
     verified(&other, "so-far", None)?;
+    super::says(
+        &other,
+        &["ctl", &of, "status"],
+        &["is being recorded, the last part is kept"],
+    )?;
     let info = ask(&socket, &["info", "server"])?;
     let pid = info
         .lines()

@@ -261,3 +261,106 @@ impl Part {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::StreamEnd;
+    use crate::testing::Scratch;
+
+    /// What is in the folder, in order.
+    fn there(parts: &Parts) -> Vec<String> {
+        let names = fs::read_dir(&parts.folder).unwrap();
+        let mut names: Vec<String> = names
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// Bytes that don't get smaller, other ones each time.
+    fn noise(parts: &Parts, len: usize) -> Vec<u8> {
+        let mut state = parts.written ^ 0x9e37_79b9_7f4a_7c15;
+        let mut next = || {
+            state = state.wrapping_mul(0xd129_0d3b_3b7b_9c5d).rotate_left(29) ^ 0x1234_5678_9abc;
+            state as u8
+        };
+        (0..len).map(|_| next()).collect()
+    }
+
+    fn write(parts: &mut Parts, stream: StreamId, len: usize) {
+        let bytes = noise(parts, len);
+        parts.append(Kind::Records, stream, &bytes, &[]).unwrap();
+    }
+
+    fn write_state(parts: &Parts, stream: StreamId, number: u32) {
+        let name = PartId { stream, number }.state();
+        fs::write(parts.folder.join(name), b"state").unwrap();
+    }
+
+    #[test]
+    fn what_is_too_old_goes_once_a_later_part_has_its_state() {
+        let scratch = Scratch::new("parts");
+        let mut parts = Parts::create(&scratch.0, Limit::Bytes(10_000)).unwrap();
+        parts.begin(1, None);
+        write(&mut parts, 1, 4_000);
+        assert!(!parts.wants_part(1));
+        write(&mut parts, 1, 2_000);
+        assert!(parts.wants_part(1));
+        parts.part(1, 6_000);
+        write(&mut parts, 1, 6_000);
+        // The state isn't there yet: one copy at a time, and nothing goes.
+        assert!(!parts.wants_part(1));
+        write(&mut parts, 1, 6_000);
+        parts.trim();
+        assert_eq!(there(&parts), ["1-0.log", "1-1.log"]);
+        write_state(&parts, 1, 1);
+        parts.trim();
+        assert_eq!(there(&parts), ["1-1.log", "1-1.state"]);
+        assert!(parts.wants_part(1));
+        // What is kept is never less than the amount.
+        parts.part(1, 18_000);
+        write_state(&parts, 1, 2);
+        write(&mut parts, 1, 9_000);
+        parts.trim();
+        assert_eq!(there(&parts).len(), 4);
+        write(&mut parts, 1, 2_000);
+        parts.trim();
+        assert_eq!(there(&parts), ["1-2.log", "1-2.state"]);
+    }
+
+    #[test]
+    fn what_a_fork_needs_stays_until_it_stands_alone() {
+        let scratch = Scratch::new("forks");
+        let mut parts = Parts::create(&scratch.0, Limit::Bytes(1_000)).unwrap();
+        parts.begin(1, None);
+        write(&mut parts, 1, 600);
+        parts.part(1, 600);
+        write_state(&parts, 1, 1);
+        write(&mut parts, 1, 600);
+        parts.begin(2, Some((1, 900)));
+        write(&mut parts, 2, 100);
+        parts.part(1, 1_200);
+        write_state(&parts, 1, 2);
+        write(&mut parts, 1, 5_000);
+        parts.trim();
+        // Its parent's second part, where it was forked, and what follows.
+        let all = there(&parts);
+        assert_eq!(
+            all,
+            ["1-1.log", "1-1.state", "1-2.log", "1-2.state", "2-0.log"]
+        );
+        parts.part(2, 100);
+        write_state(&parts, 2, 1);
+        write(&mut parts, 2, 1_200);
+        parts.trim();
+        let all = there(&parts);
+        assert_eq!(all, ["1-2.log", "1-2.state", "2-1.log", "2-1.state"]);
+        // One that has ended goes as a whole.
+        let end = Kind::StreamEnd(StreamEnd::Ended);
+        parts.append(end, 2, &[], &[]).unwrap();
+        write(&mut parts, 1, 1_200);
+        parts.trim();
+        assert_eq!(there(&parts), ["1-2.log", "1-2.state"]);
+    }
+}
