@@ -124,7 +124,8 @@ impl Producer {
     /// Whether the writer wants another part of the stream to begin. Cheap: to be asked after every event.
     #[inline]
     pub fn part_wanted(&self) -> bool {
-        self.slot.part_wanted.load(Relaxed) != 0
+        // The writer may have asked again before it saw the last one.
+        self.slot.part_wanted.load(Relaxed) != 0 && self.may_part()
     }
 
     /// Whether the writer has come to where the last part began.

@@ -292,10 +292,15 @@ impl Writing {
                 && let Some(parts) = &mut self.parts
             {
                 let parent = slot.parent.load(SeqCst);
+                let launcher = self.channel.control().launcher.load(Relaxed);
+                let first = slot.pid.load(SeqCst) == launcher;
                 parts.begin(
                     stream,
                     (parent != 0).then(|| (parent, slot.fork_head.load(SeqCst))),
                 );
+                if first {
+                    parts.is_first(stream);
+                }
             }
             // A position that isn't passed yet is for a later look.
             let parted = slot.parted.load(SeqCst);

@@ -144,7 +144,8 @@ struct Whole {
 #[derive(Default)]
 struct Chosen {
     streams: Vec<Whole>,
-    begun: BTreeSet<StreamId>,
+    /// Streams and their pids.
+    begun: BTreeMap<StreamId, i32>,
     found: Found,
     unrecorded: Vec<(StreamId, String)>,
 }
@@ -194,7 +195,7 @@ impl Chosen {
             };
             let parts = parts.into_iter().map(|(_, part)| part).collect();
             let whole = Whole::new(id, start, state, parts, &mut self.found)?;
-            self.begun.insert(id);
+            self.begun.insert(id, whole.start.pid);
             self.streams.push(whole);
             return Ok(());
         }
@@ -317,7 +318,7 @@ impl Whole {
     }
 
     /// Writes the stream; how many events restore its state.
-    fn write(&self, begun: &BTreeSet<StreamId>, out: &mut Writes) -> Result<u64, CutError> {
+    fn write(&self, begun: &BTreeMap<StreamId, i32>, out: &mut Writes) -> Result<u64, CutError> {
         let mut prologue = 0;
         if let Some(state) = &self.state {
             out.out.kind = Kind::State;
@@ -334,11 +335,14 @@ impl Whole {
                 return out.put(record);
             };
             let mut start = start.clone();
-            // What it was before isn't there any more.
+            // What it was before isn't there any more, but perhaps what it was before that.
             if let Origin::Exec { before } = &mut start.origin
-                && !begun.contains(before)
+                && *before != 0
+                && !begun.contains_key(before)
             {
-                *before = 0;
+                let earlier = begun.range(..self.id).rev();
+                let mut same = earlier.filter(|(_, pid)| **pid == start.pid);
+                *before = same.next().map_or(0, |(&id, _)| id);
             }
             out.put(&Record::Event(Event::Started(start)))
         })?;

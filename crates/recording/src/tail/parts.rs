@@ -33,6 +33,8 @@ struct Stream {
     /// The stream that it was forked from, and how much that had committed by then.
     parent: Option<(StreamId, u64)>,
     ended: Option<Moment>,
+    /// Of the program that was recorded: how it ended is what people ask for, however long ago that is.
+    first: bool,
 }
 
 struct Part {
@@ -89,7 +91,15 @@ impl Parts {
             parts: vec![first],
             parent,
             ended: None,
+            first: false,
         });
+    }
+
+    /// The stream is one of the process that began the recording.
+    pub(crate) fn is_first(&mut self, stream: StreamId) {
+        if let Some(stream) = self.streams.get_mut(&stream) {
+            stream.first = true;
+        }
     }
 
     /// The next part of a stream begins, at this position.
@@ -179,14 +189,17 @@ impl Parts {
     pub(crate) fn trim(&mut self) {
         self.look_for_states();
         let mut needed: BTreeMap<StreamId, u32> = BTreeMap::new();
+        // The last program of that process.
+        let first = self.streams.iter().rev().find(|(_, stream)| stream.first);
+        let first = first.map(|(&id, _)| id);
         // Children have larger numbers than their parents.
         for (&id, stream) in self.streams.iter().rev() {
-            let gone = stream.ended.is_some_and(|ended| self.is_old(ended));
+            let gone = stream.ended.is_some_and(|ended| self.is_old(ended)) && first != Some(id);
             let alone = |part: &&Part| stream.stands_alone(part);
             let old = |part: &&Part| self.is_old(part.begun);
-            let first = stream.parts.first().map_or(0, |part| part.number);
+            let begin = stream.parts.first().map_or(0, |part| part.number);
             let own = stream.parts.iter().rev().filter(alone).find(old);
-            let own = (!gone).then_some(own.map_or(first, |part| part.number));
+            let own = (!gone).then_some(own.map_or(begin, |part| part.number));
             let others = needed.get(&id).copied();
             let Some(number) = own.into_iter().chain(others).min() else {
                 continue;
@@ -362,5 +375,12 @@ mod tests {
         write(&mut parts, 1, 1_200);
         parts.trim();
         assert_eq!(there(&parts), ["1-2.log", "1-2.state"]);
+        // But not the program that was recorded.
+        parts.begin(3, None);
+        parts.is_first(1);
+        parts.append(end, 1, &[], &[]).unwrap();
+        write(&mut parts, 3, 2_000);
+        parts.trim();
+        assert_eq!(there(&parts), ["1-2.log", "1-2.state", "3-0.log"]);
     }
 }
