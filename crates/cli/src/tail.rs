@@ -172,7 +172,8 @@ pub fn finish(folder: &Path) -> Result<String, String> {
             midst.events,
             text::size(log_size(folder))
         ),
-        None => "all of it".into(),
+        None if made.whole => "all of it".into(),
+        None => format!("the last {}", text::size(log_size(folder))),
     })
 }
 

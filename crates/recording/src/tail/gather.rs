@@ -24,6 +24,8 @@ pub struct Gathered {
     pub files: BTreeSet<String>,
     /// How the first stream begins, if that isn't how its program did.
     pub midst: Option<Midst>,
+    /// Nothing of the run is missing at its beginning.
+    pub whole: bool,
     /// Processes that were still running.
     pub running: usize,
     /// When the earliest of its streams begins, in nanoseconds since the recording did.
@@ -46,8 +48,8 @@ const TRIES: usize = 100;
 /// Writes a log of all that there is in the folder of parts.
 pub fn gather(parts: &Path, file: &Path) -> Result<Gathered, CutError> {
     let opened = open(parts)?;
-    let chosen = Chosen::of(&opened)?;
-    let orders = chosen.found.numbered();
+    let mut chosen = Chosen::of(&opened)?;
+    let orders = std::mem::take(&mut chosen.found).numbered();
     let mut log = LogFile::create(file)?;
     let mut made = Gathered {
         time: u64::MAX,
@@ -75,6 +77,19 @@ pub fn gather(parts: &Path, file: &Path) -> Result<Gathered, CutError> {
             });
         }
         out.end(Some(stream.end.unwrap_or(StreamEnd::Cut)))?;
+    }
+    let said: BTreeSet<StreamId> = chosen.unrecorded.iter().map(|(id, _)| *id).collect();
+    let there = |id: &StreamId| chosen.begun.contains_key(id) || said.contains(id);
+    let midst = |stream: &Whole| matches!(stream.start.origin, Origin::Midst { .. });
+    let mut missing = chosen.forked.iter().filter(|(id, _)| !there(id)).peekable();
+    // Streams are numbered from 1, and those between were somebody's.
+    let last = made.streams.last().copied().unwrap_or(0);
+    made.whole = missing.peek().is_none()
+        && !chosen.streams.iter().any(midst)
+        && (1..=last).all(|id| there(&id));
+    for (stream, pid) in missing {
+        let text = format!("process {pid} isn't kept, or did nothing");
+        log.chunk(Kind::Unrecorded, *stream, text.as_bytes())?;
     }
     for (stream, text) in &chosen.unrecorded {
         log.chunk(Kind::Unrecorded, *stream, text.as_bytes())?;
@@ -147,6 +162,8 @@ struct Chosen {
     /// Streams and their pids.
     begun: BTreeMap<StreamId, i32>,
     found: Found,
+    /// Streams that were forked, and their pids.
+    forked: BTreeMap<StreamId, i32>,
     unrecorded: Vec<(StreamId, String)>,
 }
 
@@ -195,6 +212,12 @@ impl Chosen {
             };
             let parts = parts.into_iter().map(|(_, part)| part).collect();
             let whole = Whole::new(id, start, state, parts, &mut self.found)?;
+            whole.each(&mut |record| {
+                if let Record::Event(Event::Forked { stream, pid, .. }) = record {
+                    self.forked.insert(*stream, *pid);
+                }
+                Ok(())
+            })?;
             self.begun.insert(id, whole.start.pid);
             self.streams.push(whole);
             return Ok(());
