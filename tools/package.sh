@@ -14,6 +14,7 @@ out=target/package
 # The tree of an installation below a folder.
 tree() {
     install -D -m 755 "$clew" "$1/bin/clew"
+    install -D -m 644 include/clew.h "$1/include/clew.h"
     "$clew" man "$1/share/man/man1"
     chmod 644 "$1"/share/man/man1/*
     for shell in bash:share/bash-completion/completions/clew zsh:share/zsh/site-functions/_clew \

@@ -1,6 +1,9 @@
 //! Regions of recordings as recordings of their own: what is in them is what was in the original, record by record; the
 //! state that they begin with leads to the same checks, outputs and ends; and every command takes them.
 
+#[path = "regions/tail.rs"]
+mod tail;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -46,6 +49,29 @@ const GUESTS: &[&str] = &[
     "travel/work",
 ];
 
+/// The same, and those that wait long enough for several parts.
+const TAILS: &[&str] = &[
+    "instructions/jit_dual",
+    "instructions/jit_threads",
+    "instructions/self_modifying",
+    "instructions/vectors",
+    "instructions/x87",
+    "processes/exec",
+    "processes/fork",
+    "processes/shared_counter",
+    "processes/shared_maps",
+    "processes/vfork",
+    "signals/between_threads",
+    "signals/fatal",
+    "signals/timers",
+    "threads/conditions",
+    "threads/forked_threads",
+    "threads/main_first",
+    "threads/many",
+    "threads/waiting_calls",
+    "travel/work",
+];
+
 fn main() {
     let mut trials = Vec::new();
     for &name in GUESTS {
@@ -58,6 +84,20 @@ fn main() {
     trials.push(Trial::test("python, by its lines", python));
     trials.push(Trial::test("kept if", kept_if));
     trials.push(Trial::test("a region is recorded", recorded_region));
+    for &name in TAILS {
+        trials.push(Trial::test(format!("tail/{name}"), move || {
+            tail::guest(name)
+        }));
+    }
+    trials.push(Trial::test("marks", marks));
+    trials.push(Trial::test("tail: redis killed", tail::redis_killed));
+    trials.push(Trial::test("tail: redis crashed", tail::redis_crashed));
+    trials.push(Trial::test("tail: nginx killed", tail::nginx_killed));
+    trials.push(Trial::test(
+        "tail: the recorder killed",
+        tail::recorder_killed,
+    ));
+    trials.push(Trial::test("tail: damaged parts", tail::damaged));
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
@@ -616,6 +656,68 @@ fn kept_if() -> Result<(), Failed> {
     }
     let _ = fs::remove_dir_all(&folder);
     Ok(())
+}
+
+/// Places that a program names itself; natively nothing comes of it.
+fn marks() -> Result<(), Failed> {
+    let dir = scratch::fresh("regions.marks");
+    let header = scratch::sources().join("../include/clew.h");
+    let text = format!(
+        "#include \"{}\"\n#include <stdio.h>\n\
+         int main(void) {{\n\
+         errno = 7;\n\
+         for (int n = 0; n < 3; n++) {{ clew_mark(\"round\"); printf(\"%d\\n\", n); fflush(stdout); }}\n\
+         clew_mark(\"all done\");\n\
+         return clew_running() * 10 + errno;\n}}\n",
+        header.display()
+    );
+    let source = dir.join("marks.c");
+    fs::write(&source, text)?;
+    let program = dir.join("marks");
+    let compiled = std::process::Command::new("gcc")
+        .args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"])
+        .args([&program, &source])
+        .status()?;
+    if !compiled.success() {
+        return Err("the header isn't compiled".into());
+    }
+    let job = Job::new(&program, &dir);
+    let code = |of: &Outcome| of.status.and_then(|status| status.code());
+    let native = job.run();
+    let under = job.under_clew(&[]).run();
+    if (code(&native), code(&under)) != (Some(7), Some(17)) || native.stdout != under.stdout {
+        return Err(format!("{}\n{}", native.printed(), under.printed()).into());
+    }
+    let original = Original::of(&job)?;
+    if code(&original.outcome) != Some(27) {
+        return Err(original.outcome.printed().into());
+    }
+    for (mark, rest) in [
+        ("mark:round", "0\n1\n2\n"),
+        ("mark:round#3", "2\n"),
+        ("mark:all done", ""),
+    ] {
+        let region = Region::cut(&original.made.folder, &job, &["--from", mark])?;
+        let replay = region.ok_or("refused")?.verified(&job)?;
+        if replay.stdout != rest.as_bytes() || code(&replay) != Some(27) {
+            return Err(format!("{mark}: {}", replay.printed()).into());
+        }
+    }
+    let path = original.made.folder.to_string_lossy().into_owned();
+    let new = format!("{path}.region");
+    let wrong = ["cut", &path, "--from", "mark:round#4", "-o", &new];
+    says(&job, &wrong, &["no mark \"round#4\"", "round, all done"])?;
+    let gdb = [
+        "debug",
+        &path,
+        "--",
+        "-batch",
+        "-ex",
+        "clew seek mark:round#2",
+        "-ex",
+        "clew when",
+    ];
+    says(&job, &gdb, &["prctl", "  thread "])
 }
 
 /// Only a region of a run stays; all of it if there is no such moment.

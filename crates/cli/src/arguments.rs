@@ -155,6 +155,14 @@ pub enum Command {
     #[command(after_help = crate::cut::HELP)]
     Cut(crate::cut::Cut),
 
+    /// Make a recording of what `clew record --keep-last` has kept so far
+    #[command(after_help = crate::tail::HELP)]
+    Save(crate::tail::Save),
+
+    /// What is being recorded now: how it stands, and a recording of what there is
+    #[command(after_help = crate::ctl::HELP)]
+    Ctl(crate::ctl::Ctl),
+
     /// List the recordings: name, program, when, how it ended, length, size
     #[command(after_help = LS_HELP)]
     Ls(Ls),

@@ -290,7 +290,7 @@ fn fill(
 }
 
 /// The files that the region needs, shared with the original where that can be: they are never written to.
-fn copy_files(from: &Path, to: &Path, names: &BTreeSet<String>) -> std::io::Result<()> {
+pub fn copy_files(from: &Path, to: &Path, names: &BTreeSet<String>) -> std::io::Result<()> {
     fs::DirBuilder::new().mode(0o700).create(to.join(FILES))?;
     for name in names {
         let (old, new) = (from.join(FILES).join(name), to.join(FILES).join(name));

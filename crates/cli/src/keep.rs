@@ -21,7 +21,7 @@ use clew_recording::event::StreamId;
 use clew_recording::meta::Meta;
 use clew_recording::reader::{FILES, Recording};
 use clew_recording::summary::{self, End, Summary};
-use clew_recording::{landings, log};
+use clew_recording::{landings, log, tail};
 
 use crate::arguments::Record;
 use crate::record::{CANT_RECORD, note_latest, record_into};
@@ -58,6 +58,10 @@ pub fn record(line: &Record, envp: &[&CStr]) -> i32 {
             return CANT_RECORD;
         }
     };
+    if line.keep_last.is_some() {
+        // `clew save` is about it, while it runs.
+        note_latest(line, envp, &folder);
+    }
     // SAFETY: this process has one thread, so the child can go on as usual.
     let child = unsafe { libc::fork() };
     if child == 0 {
@@ -73,12 +77,22 @@ pub fn record(line: &Record, envp: &[&CStr]) -> i32 {
     if folder.join(log::NAME).exists() {
         wait_for_writer(&folder);
     }
+    let mut tail = None;
+    if line.keep_last.is_some() && tail::is_in_parts(&folder) {
+        match crate::tail::finish(&folder) {
+            Ok(text) => tail = Some(text),
+            Err(error) => {
+                eprintln!("clew: {}", text::plain(&error));
+                return status_of(&ended);
+            }
+        }
+    }
     match judge(line, &folder, &ended) {
         Ok(Some(why)) => {
             if line.from.is_some() || line.to.is_some() {
                 region(line, &folder);
             }
-            kept(line, envp, &folder, &why);
+            kept(line, envp, &folder, &why, tail.as_deref());
         }
         Ok(None) => {
             let _ = fs::remove_dir_all(&folder);
@@ -89,7 +103,12 @@ pub fn record(line: &Record, envp: &[&CStr]) -> i32 {
             eprintln!("clew: {}; {name} is kept", text::plain(&error));
         }
     }
-    match ended {
+    status_of(&ended)
+}
+
+/// The program's own.
+fn status_of(ended: &Ended) -> i32 {
+    match *ended {
         Ended::Signal(signo) => outcome::die_by(signo),
         Ended::Exit(status) => status,
         _ => CANT_RECORD,
@@ -237,22 +256,22 @@ fn cut_out(line: &Record, folder: &Path) -> Result<(), String> {
 }
 
 /// Says that a recording is kept, and how it is opened.
-fn kept(line: &Record, envp: &[&CStr], folder: &Path, why: &str) {
+fn kept(line: &Record, envp: &[&CStr], folder: &Path, why: &str, tail: Option<&str>) {
     note_latest(line, envp, folder);
     let name = match line.output {
         Some(_) => folder.to_string_lossy().into_owned(),
         None => recordings::name(folder),
     };
-    let mut more = String::new();
+    let mut more = tail.map_or(String::new(), |tail| format!(", {tail}"));
     let whole = line.from.is_none() && line.to.is_none();
     if whole && line.keep_if.iter().any(|what| matches!(what, KeepIf::Fail)) {
         match reduce(folder) {
             Ok(0) => {}
             Ok(dropped) => {
                 let dropped = text::counted(dropped, "process");
-                more = format!(", without {dropped} that ended well");
+                more += &format!(", without {dropped} that ended well");
             }
-            Err(error) => more = format!(" (all processes: {error})"),
+            Err(error) => more += &format!(" (all processes: {error})"),
         }
     }
     let text = format!("kept {name}: {why}{more}; clew debug {name}, clew why {name}");

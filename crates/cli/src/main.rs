@@ -8,6 +8,7 @@ mod answers;
 mod arguments;
 mod asking;
 mod cache;
+mod ctl;
 mod cut;
 mod debug;
 mod describe;
@@ -36,6 +37,7 @@ mod run;
 mod serving;
 mod slice;
 mod stack;
+mod tail;
 mod tasks;
 mod text;
 mod variables;
@@ -112,6 +114,8 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char, envp: *const *const 
         Ok(Command::Man(options)) => describe::man(&options),
         Ok(Command::Relog(options)) => weave::relog(&options, &envp),
         Ok(Command::Cut(options)) => cut::cut(&options, &envp),
+        Ok(Command::Ctl(options)) => ctl::ctl(&options, &envp),
+        Ok(Command::Save(options)) => tail::save(&options, &envp),
         Ok(Command::Ls(options)) => recordings::ls::ls(&options, &envp),
         Ok(Command::Info(options)) => recordings::info::info(&options, &envp),
         Ok(Command::Dump(options)) => recordings::dump::dump(&options, &envp),

@@ -32,7 +32,8 @@ pub fn record(line: &Record, envp: &[&CStr]) -> i32 {
     if let Some(how) = line.weave {
         return crate::weave::record(line, how, envp);
     }
-    if !line.keep_if.is_empty() || line.from.is_some() || line.to.is_some() {
+    let whole = line.from.is_none() && line.to.is_none() && line.keep_last.is_none();
+    if !line.keep_if.is_empty() || !whole {
         return crate::keep::record(line, envp);
     }
     make(line, envp, None)
@@ -135,7 +136,8 @@ fn fill(line: &Record, request: &Request, folder: &Path) -> Result<Recording, St
     });
     let files = clew_engine::record::files::prepare(folder, line.output.is_none())
         .map_err(|error| format!("{}: {error}", folder.join(FILES).display()))?;
-    writer::spawn(&channel, folder, &writer::Options::default())
+    let tail = line.keep_last;
+    writer::spawn(&channel, folder, &writer::Options { tail })
         .map_err(|error| format!("{}: the log can't be written: {error}", folder.display()))?;
     Ok(Recording { fd, files, seed })
 }

@@ -86,7 +86,7 @@ pub fn options(
     for words in [debug, engine.debug.clone()].into_iter().flatten() {
         options.debug(&words).map_err(|word| {
             format!(
-                "unknown debugging switch {word:?}; there are trace, bisect=N, dump=N..M, calls, lockstep, lockstep=N, stretch=N, instruments=N, turns, sharing and hook"
+                "unknown debugging switch {word:?}; there are trace, bisect=N, dump=N..M, calls, lockstep, lockstep=N, stretch=N, instruments=N, turns, sharing, parts=N and hook"
             )
         })?;
     }

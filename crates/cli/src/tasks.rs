@@ -5,7 +5,10 @@ use clap::Command;
 
 /// Tasks, in the order in which people come to them, and the commands for each.
 const TASKS: &[(&str, &[&str])] = &[
-    ("Record a run", &["record", "hunt", "minimize", "run"]),
+    (
+        "Record a run",
+        &["record", "hunt", "minimize", "save", "ctl", "run"],
+    ),
     ("Look into it", &["view", "debug", "replay", "dap", "mcp"]),
     ("Why did it fail?", &["why", "diagnose", "alerts"]),
     (

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clew_calls::names;
 use clew_debugger::{Debugger, Direction, Left, Spot, StopReason};
 use clew_recording::event::{Deed, Event, Place, Record, StreamId, ThreadId};
+use clew_recording::marks;
 use clew_recording::reader::{ReadError, Recording};
 use clew_timeline::{Position, Target, Timeline};
 use regex_lite::Regex;
@@ -36,6 +37,8 @@ pub enum When {
     Calls(u64),
     Signal(String),
     Output(Regex),
+    /// The program has named it.
+    Mark(String),
 }
 
 impl FromStr for When {
@@ -48,6 +51,7 @@ impl FromStr for When {
                 "calls" => return amount(what).map(When::Calls),
                 "time" => return crate::hunt::arguments::duration(what).map(When::Time),
                 "signal" => return Ok(When::Signal(what.trim_start_matches("SIG").into())),
+                "mark" => return Ok(When::Mark(what.into())),
                 "output" => {
                     let regex = Regex::new(what).map_err(|why| format!("{text}: {why}"))?;
                     return Ok(When::Output(regex));
@@ -125,6 +129,10 @@ impl When {
             } => entry(recording, timeline, name, (*number, *returns), thread)?,
             When::Line { spot, number } => line(recording, timeline, spot, *number, thread)?,
             When::Output(regex) => output(recording, timeline, regex)?,
+            When::Mark(name) => {
+                let found = marks::find(recording, stream, name).map_err(unreadable)?;
+                Target::Position(found.map_err(|why| none(&why))?)
+            }
             When::Time(time) => {
                 let wanted = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
                 let reached = |event: &Event| matches!(event, Event::Time(time) if *time >= wanted);
@@ -308,6 +316,7 @@ mod tests {
         assert!(matches!(parsed("calls:10,000"), Ok(When::Calls(10_000))));
         assert!(matches!(parsed("time:30s"), Ok(When::Time(time)) if time.as_secs() == 30));
         assert!(matches!(parsed("signal:SIGUSR1"), Ok(When::Signal(name)) if name == "USR1"));
+        assert!(matches!(parsed("mark:a b#2"), Ok(When::Mark(name)) if name == "a b#2"));
         let function = |text: &str| match parsed(text) {
             Ok(When::Function {
                 name,

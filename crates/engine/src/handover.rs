@@ -92,6 +92,7 @@ impl Handover {
         number("turns", flag(self.options.turns));
         number("sharing", flag(self.options.sharing));
         number("hook", flag(self.options.hook));
+        number("parts", self.options.parts.map(|n| n as i64));
         let some = |n: u64| Some(n as i64).filter(|&n| n != 0);
         number("line", some(self.own.lineage));
         number("children", some(self.own.children));
@@ -193,6 +194,7 @@ impl Handover {
                 "turns" => options.turns = true,
                 "sharing" => options.sharing = true,
                 "hook" => options.hook = true,
+                "parts" => options.parts = Some(number()? as u64),
                 "line" => handover.own.lineage = number()? as u64,
                 "children" => handover.own.children = number()? as u64,
                 "tsc" => handover.own.tsc_faults = true,
@@ -309,6 +311,7 @@ mod tests {
             stop_at_deadlock: true,
             turns: true,
             sharing: true,
+            parts: Some(500),
             hook: true,
             ..Options::default()
         };

@@ -112,6 +112,8 @@ pub struct Options {
     pub turns: bool,
     /// A line for each process, about pages of shared memory that changed hands.
     pub sharing: bool,
+    /// Where only the tail is kept: another part after so many events, whatever the writer wants.
+    pub parts: Option<u64>,
     /// Have signals that kill by default come to the engine first, as while recording.
     pub hook: bool,
     /// Tell about system calls that the table doesn't know.
@@ -150,6 +152,7 @@ impl Options {
                 Some(("stretch", n)) => self.stretch = number(n)?,
                 Some(("spread", n)) => self.spread = number(n)?,
                 Some(("spoil", n)) => self.spoil = Some(number(n)?),
+                Some(("parts", n)) => self.parts = Some(number(n)?),
                 Some(("instruments", n)) => self.instruments = Some(number(n)?),
                 Some(("dump", blocks)) => {
                     self.dump = range(blocks).ok_or_else(|| word.to_string())?;

@@ -129,7 +129,7 @@ class Told(Command):
 
 class Seek(Command):
     """Go to a position, forwards or backwards.
-Usage: clew seek POSITION | start | end | tick:N | BOOKMARK
+Usage: clew seek POSITION | start | end | tick:N | mark:NAME | BOOKMARK
 clew when tells positions; clew dump's event numbers are positions too."""
 
     def __init__(self):

@@ -9,6 +9,7 @@ use std::fmt::Write;
 use clew_calls::names;
 use clew_debugger::Step;
 use clew_recording::event::Record;
+use clew_recording::marks;
 use clew_timeline::{Direction, Next, Position, Reason, Stop, Target};
 
 use crate::questions::Whose;
@@ -194,6 +195,10 @@ impl Session<'_> {
     fn target(&mut self, text: &str) -> Result<Target> {
         if let Some(position) = self.bookmarks.get(text) {
             return Ok(Target::Position(*position));
+        }
+        if let Some(name) = text.strip_prefix("mark:") {
+            let found = marks::find(&self.recording, self.stream, name)?;
+            return found.map(Target::Position).map_err(Error::Command);
         }
         let target = parse_target(text);
         if let Ok(Target::Position(position)) = target

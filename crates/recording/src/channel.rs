@@ -152,6 +152,11 @@ impl Channel {
         self.control.on_full.store(on_full as u32, Relaxed);
     }
 
+    /// Whether only the tail of the recording is kept, so that processes will be asked for their state.
+    pub fn keeps_tail(&self) -> bool {
+        self.control.tail.load(Relaxed) != 0
+    }
+
     /// Whether it is for the caller to say that the recording can't go on: one process does, for all.
     pub fn tells_lost(&self) -> bool {
         self.control.told_lost.swap(1, Relaxed) == 0

@@ -5,22 +5,16 @@
 //! it starts in the region. Streams keep their numbers. Outputs are numbered anew, since those of others are gone.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::Path;
 
-use crate::codec::Encoder;
-use crate::event::{Call, Effect, Event, LONGEST_RECORD, Origin, Place, Record, Start, StreamId};
-use crate::log::{self, Kind, Packer, StreamEnd};
-use crate::maps::{Change, Source};
+use crate::event::{Call, Effect, Event, Origin, Place, Record, Start, StreamId};
+use crate::log::{Kind, StreamEnd};
+use crate::logfile::LogFile;
 use crate::position::Position;
 use crate::reader::{ReadError, Recording};
 use crate::stack::Stack;
 use crate::walk::Walk;
-
-/// Bytes of records that go into one chunk.
-const CHUNK: usize = 256 << 10;
 
 #[derive(Debug, thiserror::Error)]
 pub enum CutError {
@@ -271,8 +265,8 @@ struct Parts {
 
 /// What is found in the records of a region.
 #[derive(Default)]
-struct Found {
-    forked: BTreeSet<StreamId>,
+pub(crate) struct Found {
+    pub(crate) forked: BTreeSet<StreamId>,
     orders: BTreeMap<u64, u64>,
 }
 
@@ -290,7 +284,7 @@ impl Found {
         }
     }
 
-    fn look(&mut self, record: &Record) {
+    pub(crate) fn look(&mut self, record: &Record) {
         match record {
             Record::Event(Event::Call(call)) => self.call(call),
             Record::Event(Event::Forked { stream, .. }) => {
@@ -307,7 +301,7 @@ impl Found {
 
 impl Found {
     /// The numbers that outputs get when those of others are gone.
-    fn numbered(mut self) -> BTreeMap<u64, u64> {
+    pub(crate) fn numbered(mut self) -> BTreeMap<u64, u64> {
         for (n, new) in self.orders.values_mut().enumerate() {
             *new = n as u64 + 1;
         }
@@ -382,7 +376,7 @@ impl Parts {
 }
 
 /// The same record, with its output's new number.
-fn renumbered<'a>(orders: &BTreeMap<u64, u64>, record: &Record<'a>) -> Record<'a> {
+pub(crate) fn renumbered<'a>(orders: &BTreeMap<u64, u64>, record: &Record<'a>) -> Record<'a> {
     let new = |order: u64| orders.get(&order).copied().unwrap_or(0);
     let renumber = |call: &mut Call| {
         if let Some(output) = &mut call.output {
@@ -431,109 +425,4 @@ pub fn prologue(recording: &Recording, stream: StreamId) -> Result<u64, ReadErro
         }
     }
     Ok(reader.position())
-}
-
-/// A log that is written from its first record to its last.
-struct LogFile {
-    out: BufWriter<File>,
-    packer: Packer,
-}
-
-impl LogFile {
-    fn create(file: &Path) -> io::Result<LogFile> {
-        // It holds what the program had in memory.
-        let file = File::options()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(file)?;
-        let mut out = BufWriter::new(file);
-        out.write_all(&log::file_header())?;
-        let packer = Packer::default();
-        Ok(LogFile { out, packer })
-    }
-
-    fn stream(&mut self, stream: StreamId) -> StreamFile<'_> {
-        StreamFile {
-            log: self,
-            stream,
-            kind: Kind::Records,
-            encoder: Encoder::default(),
-            history: Vec::new(),
-            bytes: Vec::new(),
-            room: vec![0; 2 * LONGEST_RECORD],
-            begun: false,
-            files: BTreeSet::new(),
-        }
-    }
-
-    fn chunk(&mut self, kind: Kind, stream: StreamId, bytes: &[u8]) -> io::Result<()> {
-        let chunk = self.packer.pack(kind, stream, bytes, &[]);
-        self.out.write_all(chunk)
-    }
-
-    fn finish(mut self) -> io::Result<()> {
-        self.chunk(Kind::End, 0, &[])?;
-        let file = self.out.into_inner().map_err(|error| error.into_error())?;
-        file.sync_all()
-    }
-}
-
-/// A stream of it.
-struct StreamFile<'a> {
-    log: &'a mut LogFile,
-    stream: StreamId,
-    /// What the next chunk is.
-    kind: Kind,
-    encoder: Encoder,
-    history: Vec<u8>,
-    bytes: Vec<u8>,
-    room: Vec<u8>,
-    begun: bool,
-    files: BTreeSet<String>,
-}
-
-impl StreamFile<'_> {
-    fn put(&mut self, record: &Record) -> io::Result<()> {
-        let len = match record {
-            Record::Event(event) => self.encoder.event(event, &mut self.room),
-            Record::Effect(effect) => self.encoder.effect(effect, &mut self.room),
-        };
-        self.bytes.extend_from_slice(&self.room[..len]);
-        if let Record::Effect(Effect::Map(bytes)) = record
-            && let Ok(Change::Map { source, .. }) = Change::decode(bytes)
-            && let Source::Copy { name, .. }
-            | Source::Object {
-                copy: Some(name), ..
-            } = source
-        {
-            self.files.insert(name);
-        }
-        // The first record has a chunk of its own, as the writer does it.
-        if !self.begun || self.bytes.len() > CHUNK {
-            self.begun = true;
-            self.flush()?;
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        if self.bytes.is_empty() {
-            return Ok(());
-        }
-        let packer = &mut self.log.packer;
-        let chunk = packer.pack(self.kind, self.stream, &self.bytes, &self.history);
-        self.log.out.write_all(chunk)?;
-        log::remember(&mut self.history, &self.bytes);
-        self.bytes.clear();
-        Ok(())
-    }
-
-    fn end(mut self, end: Option<StreamEnd>) -> io::Result<()> {
-        self.flush()?;
-        if let Some(end) = end {
-            self.log.chunk(Kind::StreamEnd(end), self.stream, &[])?;
-        }
-        Ok(())
-    }
 }

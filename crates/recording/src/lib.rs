@@ -17,6 +17,7 @@
 //! - [`landings`]: places in long streams at which reading can begin
 //! - [`process`]: which process somebody means
 //! - [`folder`]: where recordings live
+//! - [`marks`]: places that a program has named itself
 //! - [`meant`]: which of several names somebody means
 //! - [`meta`]: what is known of one before its first event
 //! - [`summary`]: what one is about, in short
@@ -25,6 +26,7 @@
 //! - [`rewrite`]: a log with changes
 //! - [`stack`]: what programs were started with
 //! - [`cut`]: a region of a recording as one of its own
+//! - [`tail`]: recordings of which only the last part is kept
 //! - [`deadlock`]: threads that wait for each other for good
 //! - [`environment`]: the variables that programs were started with
 pub mod borrowers;
@@ -40,7 +42,9 @@ pub mod folder;
 mod futex;
 pub mod landings;
 pub mod log;
+mod logfile;
 pub mod maps;
+pub mod marks;
 pub mod meant;
 pub mod meta;
 pub mod outlet;
@@ -55,6 +59,7 @@ mod shared;
 pub mod sharing;
 pub mod stack;
 pub mod summary;
+pub mod tail;
 #[cfg(test)]
 mod testing;
 pub mod walk;

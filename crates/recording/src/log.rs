@@ -246,6 +246,11 @@ impl Packer {
         &self.out
     }
 
+    /// The next chunk is the one with this number.
+    pub fn go_on_at(&mut self, number: u32) {
+        self.number = number;
+    }
+
     /// Puts the compressed bytes behind the header's place; `Plain` if they wouldn't be shorter.
     fn compress(&mut self, raw: &[u8], history: &[u8]) -> Coding {
         // Shorter ones don't get smaller.

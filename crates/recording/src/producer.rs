@@ -121,6 +121,25 @@ impl Producer {
         }
     }
 
+    /// Whether the writer wants another part of the stream to begin. Cheap: to be asked after every event.
+    #[inline]
+    pub fn part_wanted(&self) -> bool {
+        // The writer may have asked again before it saw the last one.
+        self.slot.part_wanted.load(Relaxed) != 0 && self.may_part()
+    }
+
+    /// Whether the writer has come to where the last part began.
+    pub fn may_part(&self) -> bool {
+        self.slot.parted.load(Relaxed) == 0
+    }
+
+    /// What is committed from here on is in another part of the stream, which is read without the ones before.
+    pub fn begin_part(&self) {
+        // The position is known to whoever sees a later head.
+        self.slot.parted.store(self.head, SeqCst);
+        self.slot.part_wanted.store(0, SeqCst);
+    }
+
     /// The stream is over. The writer frees the slot when it has everything.
     pub fn finish(&mut self, how: Finished) {
         if self.slot.state.load(SeqCst) != state::LIVE || self.owner() != futex::tid() {

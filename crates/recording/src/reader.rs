@@ -13,6 +13,7 @@ use crate::bytes::Malformed;
 use crate::codec::{Decoder, put_number};
 use crate::event::{Event, Origin, ProcessId, Record, Start, StreamId};
 use crate::log::{self, CHUNK_HEADER, Chunk, FILE_HEADER, Kind, StreamEnd, Unpacker};
+use crate::tail;
 
 /// The folder with copies of files, in a recording's folder.
 pub const FILES: &str = "files";
@@ -40,6 +41,10 @@ pub enum OpenError {
     Needs { path: PathBuf, kind: u8 },
     #[error("{0}: nothing was recorded: the log ends before the first event; record again")]
     Empty(PathBuf),
+    #[error(
+        "{0}: only its last part is kept, and it is in parts while the program runs; `clew save NAME` makes a recording of them"
+    )]
+    InParts(PathBuf),
     #[error("{path}: {error}")]
     Io { path: PathBuf, error: io::Error },
 }
@@ -122,7 +127,12 @@ impl Recording {
             }
             Err(error) => return Err(wrap(error)),
         };
-        Recording::from_log(file, folder)
+        match Recording::from_log(file, folder) {
+            Err(OpenError::Empty(_)) if tail::is_in_parts(folder) => {
+                Err(OpenError::InParts(folder.into()))
+            }
+            result => result,
+        }
     }
 
     /// Another descriptor of the log.
@@ -306,6 +316,11 @@ impl Recording {
             .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
             .open(self.folder.join(FILES).join(name))
     }
+}
+
+/// What a log says of processes that ran without being recorded.
+pub(crate) fn unrecorded(file: &File) -> io::Result<Vec<Unrecorded>> {
+    Ok(Scan::of(file, Scan::CHECKED)?.unrecorded)
 }
 
 fn check_header(file: &File, path: &Path) -> Result<(), OpenError> {

@@ -14,7 +14,7 @@ use crate::outlet::Outlet;
 pub const MOST_SLOTS: usize = 4096;
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"clewchan");
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 pub const PAGE: usize = 4096;
 
 /// What the writer wants from processes that commit ([`Control::attention`]).
@@ -52,6 +52,8 @@ pub struct Control {
     pub on_full: AtomicU32,
     /// Somebody has said that the recording can't go on.
     pub told_lost: AtomicU32,
+    /// Only the tail is kept: processes are asked for their state now and then.
+    pub tail: AtomicU32,
     /// One line that every commit reads and that seldom changes.
     pub line: Line,
     pub next_stream: AtomicU32,
@@ -108,6 +110,10 @@ pub struct Slot {
     pub parent: AtomicU32,
     pub fork_ticks: AtomicU64,
     pub fork_head: AtomicU64,
+    /// The writer wants the stream to go on in another part, with the process's state at its beginning.
+    pub part_wanted: AtomicU32,
+    /// The position at which the next part begins, until the writer has come there; or 0.
+    pub parted: AtomicU64,
     /// The errno that an unrecorded process met.
     pub why: AtomicI32,
     /// The robust futex of the thread that writes.
@@ -273,6 +279,7 @@ impl Slot {
             &self.namespace,
             &self.fork_ticks,
             &self.fork_head,
+            &self.parted,
         ] {
             word.store(0, SeqCst);
         }
@@ -282,6 +289,7 @@ impl Slot {
             &self.owner,
             &self.leaves,
             &self.parent,
+            &self.part_wanted,
         ] {
             word.store(0, SeqCst);
         }

@@ -15,17 +15,21 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::channel::Channel;
 use crate::futex::RobustList;
 use crate::log;
+use crate::tail::Limit;
+use crate::tail::parts::Parts;
 use crate::writing::Writing;
 
-/// How the writer works. Nothing can be chosen yet.
+/// How the writer works.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct Options {}
+pub struct Options {
+    /// Only so much is kept: in parts, that are to be gathered.
+    pub tail: Option<Limit>,
+}
 
 /// Starts the writer of a new recording; returns when it is ready. `folder` is there and has no log yet.
 ///
 /// The writer ends when all streams have ended, or if the caller ends before the first begins.
-pub fn spawn(channel: &Channel, folder: &Path, _options: &Options) -> io::Result<()> {
+pub fn spawn(channel: &Channel, folder: &Path, options: &Options) -> io::Result<()> {
     // It holds what the program had in memory.
     let mut log = File::options()
         .read(true)
@@ -36,6 +40,14 @@ pub fn spawn(channel: &Channel, folder: &Path, _options: &Options) -> io::Result
     log.write_all(&log::file_header())?;
     log.try_lock()
         .map_err(|_| io::Error::other("the new log is locked by somebody else"))?;
+    let parts = match options.tail {
+        Some(limit) => Some(Parts::create(folder, limit)?),
+        None => None,
+    };
+    channel
+        .control()
+        .tail
+        .store(parts.is_some() as u32, Relaxed);
     let (mut ready, tell) = io::pipe()?;
     let launcher = std::process::id() as i32;
     channel.control().launcher.store(launcher, Relaxed);
@@ -50,7 +62,7 @@ pub fn spawn(channel: &Channel, folder: &Path, _options: &Options) -> io::Result
         unsafe {
             libc::setsid();
             match libc::fork() {
-                0 => live(channel, log, tell.into(), launcher),
+                0 => live(channel, log, parts, tell.into(), launcher),
                 -1 => libc::_exit(1),
                 _ => libc::_exit(0),
             }
@@ -68,8 +80,8 @@ pub fn spawn(channel: &Channel, folder: &Path, _options: &Options) -> io::Result
 }
 
 /// The life of the writer.
-fn live(channel: &Channel, log: File, tell: OwnedFd, launcher: i32) -> ! {
-    let run = || -> io::Result<()> {
+fn live(channel: &Channel, log: File, parts: Option<Parts>, tell: OwnedFd, launcher: i32) -> ! {
+    let run = move || -> io::Result<()> {
         forget_signals();
         raise_limits();
         ask_for_short_waits();
@@ -85,7 +97,7 @@ fn live(channel: &Channel, log: File, tell: OwnedFd, launcher: i32) -> ! {
         let list: &'static mut RobustList = Box::leak(Box::new(RobustList::empty()));
         // SAFETY: leaked, and the control block is mapped for good.
         unsafe { RobustList::own(list, &channel.control().line.writer)? };
-        let mut writing = Writing::new(channel, log, launcher)?;
+        let mut writing = Writing::new(channel, log, parts, launcher)?;
         tell.write_all(&[1])?;
         drop(tell);
         writing.run();

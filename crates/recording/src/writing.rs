@@ -18,6 +18,7 @@ use crate::event::{Cause, Event, LONGEST_RECORD, Place, StreamId};
 use crate::futex;
 use crate::log::{self, FILE_HEADER, Kind, Packer, StreamEnd};
 use crate::shared::{self, PAGE, Slot, attention, state};
+use crate::tail::parts::Parts;
 use crate::watch::{Life, Watch};
 
 /// Time between two looks at the rings.
@@ -42,6 +43,10 @@ pub struct Writing {
     /// Length of what is good in the log.
     len: u64,
     packer: Packer,
+    /// Where streams go if only the tail is kept. The log then has nothing but its end.
+    parts: Option<Parts>,
+    /// When they were last looked through.
+    trimmed: Instant,
     watch: Watch,
     /// Who started the writer, until there is a stream.
     launcher: Option<i32>,
@@ -54,6 +59,8 @@ pub struct Writing {
     linger: Option<Instant>,
     /// By parent's stream: the last fork whose child's slot is free already.
     forks: HashMap<StreamId, Fork>,
+    /// Slots of whose last part nothing is written yet.
+    fresh: HashSet<usize>,
     /// Slots that aren't in use but have memory.
     dirty: HashSet<usize>,
     buffer: Vec<u8>,
@@ -78,7 +85,12 @@ enum Look {
 
 impl Writing {
     /// `channel` has a descriptor of its own; `log` has its header.
-    pub fn new(channel: Channel, log: File, launcher: i32) -> io::Result<Writing> {
+    pub fn new(
+        channel: Channel,
+        log: File,
+        parts: Option<Parts>,
+        launcher: i32,
+    ) -> io::Result<Writing> {
         let mut watch = Watch::new(channel)?;
         let watched = watch.add(launcher) == Life::Watched;
         // SAFETY: the caller gave the descriptor away.
@@ -89,6 +101,8 @@ impl Writing {
             log,
             len: FILE_HEADER as u64,
             packer: Packer::default(),
+            parts,
+            trimmed: Instant::now(),
             watch,
             launcher: watched.then_some(launcher),
             namespace: shared::pid_namespace(),
@@ -96,6 +110,7 @@ impl Writing {
             unsure: HashMap::new(),
             linger: None,
             forks: HashMap::new(),
+            fresh: HashSet::new(),
             dirty: HashSet::new(),
             buffer: vec![0; RING],
         })
@@ -184,6 +199,7 @@ impl Writing {
                 any = Look::Moved;
             }
         }
+        self.keep_tail();
         let control = self.channel.control();
         control.rounds.fetch_add(1, SeqCst);
         if control.round_wanted.swap(0, SeqCst) != 0 {
@@ -272,17 +288,39 @@ impl Writing {
                 .map_err(|_| Full)?;
             part.tail.store(head, SeqCst);
             notify(slot);
-            // How a stream begins is in a chunk of its own: it is read whenever a recording is opened.
-            let first = if tail == 0 {
-                first_record(&buffer[..len])
-            } else {
-                0
-            };
-            let (first, rest) = buffer[..len].split_at(first);
-            for piece in [first, rest] {
-                if !piece.is_empty() {
-                    self.append(Kind::Records, stream, piece, Some(index))?;
+            if tail == 0
+                && let Some(parts) = &mut self.parts
+            {
+                let parent = slot.parent.load(SeqCst);
+                let launcher = self.channel.control().launcher.load(Relaxed);
+                let first = slot.pid.load(SeqCst) == launcher;
+                parts.begin(
+                    stream,
+                    (parent != 0).then(|| (parent, slot.fork_head.load(SeqCst))),
+                );
+                if first {
+                    parts.is_first(stream);
                 }
+            }
+            // A position that isn't passed yet is for a later look.
+            let parted = slot.parted.load(SeqCst);
+            let parted = Some(parted).filter(|&at| at != 0 && tail <= at && at <= head);
+            let (old, new) = buffer[..len].split_at(parted.map_or(len, |at| (at - tail) as usize));
+            let begins = tail == 0 || self.fresh.remove(&index);
+            self.append_records(index, stream, old, begins)?;
+            if let Some(at) = parted {
+                if let Some(parts) = &mut self.parts {
+                    parts.part(stream, at);
+                }
+                self.histories.remove(&index);
+                slot.parted.store(0, SeqCst);
+                match new.is_empty() {
+                    true => self.fresh.insert(index),
+                    false => {
+                        self.append_records(index, stream, new, true)?;
+                        false
+                    }
+                };
             }
             self.buffer = buffer;
             part.written.store(head, SeqCst);
@@ -301,6 +339,42 @@ impl Writing {
             0 => Look::Nothing,
             _ => Look::Moved,
         })
+    }
+
+    /// Appends records of a stream. How a stream (or a part of it) begins is in a chunk of its own: it is read whenever
+    /// a recording is opened.
+    fn append_records(
+        &mut self,
+        index: usize,
+        stream: u32,
+        records: &[u8],
+        begins: bool,
+    ) -> Result<(), Full> {
+        let first = if begins { first_record(records) } else { 0 };
+        let (first, rest) = records.split_at(first);
+        for piece in [first, rest] {
+            if !piece.is_empty() {
+                self.append(Kind::Records, stream, piece, Some(index))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks processes for their state where it is time, and drops what is too old.
+    fn keep_tail(&mut self) {
+        let Some(parts) = &mut self.parts else { return };
+        if self.trimmed.elapsed() < NAP {
+            return;
+        }
+        self.trimmed = Instant::now();
+        for index in self.channel.taken() {
+            let slot = self.channel.slot(index);
+            let live = slot.state.load(SeqCst) == state::LIVE;
+            if live && parts.wants_part(slot.stream.load(SeqCst)) && slot.parted.load(SeqCst) == 0 {
+                slot.part_wanted.store(1, SeqCst);
+            }
+        }
+        parts.trim();
     }
 
     /// Whether the process of a slot lives, or the one that it is lent to; and watches it.
@@ -402,6 +476,11 @@ impl Writing {
             Some(index) => self.histories.entry(index).or_default(),
             None => &mut none,
         };
+        if let Some(parts) = self.parts.as_mut().filter(|_| stream != 0) {
+            parts.append(kind, stream, raw, history).map_err(|_| Full)?;
+            log::remember(history, raw);
+            return Ok(());
+        }
         let chunk = self.packer.pack(kind, stream, raw, history);
         if self.log.write_all_at(chunk, self.len).is_err() {
             let _ = self.log.set_len(self.len);
@@ -426,6 +505,7 @@ impl Writing {
         self.forks.remove(&slot.stream.load(SeqCst));
         self.unsure.remove(&index);
         self.histories.remove(&index);
+        self.fresh.remove(&index);
         let offset = self.channel.ring_offset(index) + KEPT;
         shared::punch(self.channel.fd(), offset, RING - KEPT);
         self.dirty.insert(index);

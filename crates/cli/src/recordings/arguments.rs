@@ -204,6 +204,11 @@ pub struct Record {
     #[arg(long, value_name = "WHAT", value_parser = str::parse::<crate::keep::KeepIf>, conflicts_with = "weave")]
     pub keep_if: Vec<crate::keep::KeepIf>,
 
+    /// Keep the last part only: so much of the log (64M, 2G), or of the time (30s, 5min, 1h); `clew save` makes a
+    /// recording of it meanwhile (docs/regions.md)
+    #[arg(long, value_name = "AMOUNT", value_parser = crate::tail::limit, conflicts_with_all = ["weave", "from", "to"])]
+    pub keep_last: Option<clew_recording::tail::Limit>,
+
     /// Keep a region only, from here on: cut out of the whole recording when the program has ended. WHEN as for `clew cut`:
     /// a function, FILE:LINE, ticks:N, time:T, calls:N, signal:NAME, output:REGEX
     #[arg(long, value_name = "WHEN", value_parser = crate::when::word, conflicts_with = "weave")]

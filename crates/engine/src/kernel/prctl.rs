@@ -34,6 +34,7 @@ pub fn prctl(ex: &mut Executor, a: Args) -> Outcome {
         }
         libc::PR_SET_SECCOMP => super::seccomp::by_prctl(ex, a),
         libc::PR_GET_SECCOMP => super::seccomp::mode(ex),
+        CLEW => Outcome::Return(by_name(ex, a)),
         // Would forbid the engine to write code; would make the engine's own calls trap.
         PR_SET_MDWE | PR_SET_SYSCALL_USER_DISPATCH => Outcome::Return(err(libc::EINVAL)),
         option => {
@@ -43,6 +44,28 @@ pub fn prctl(ex: &mut Executor, a: Args) -> Outcome {
             }
             pass(ex, call, &a)
         }
+    }
+}
+
+/// What a program says to clew (`include/clew.h`). Natively the kernel knows no such option.
+const CLEW: i32 = i32::from_be_bytes(*b"clew");
+const RUNNING: u64 = 0;
+const MARK: u64 = 1;
+const LONGEST_MARK: usize = 200;
+
+fn by_name(ex: &mut Executor, a: Args) -> i64 {
+    match a[1] {
+        RUNNING => 1 + i64::from(ex.recording()),
+        MARK => {
+            let mut name = vec![0; LONGEST_MARK.min(a[3] as usize)];
+            if access::read_bytes(a[2], &mut name).is_err() {
+                return err(libc::EFAULT);
+            }
+            let name = String::from_utf8_lossy(&name).replace(char::is_control, " ");
+            ex.record_mark(name);
+            0
+        }
+        _ => err(libc::EINVAL),
     }
 }
 

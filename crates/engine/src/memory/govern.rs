@@ -298,6 +298,23 @@ pub fn acquire_all(ranges: &[(u64, u64)]) {
     }
 }
 
+/// All shared memory becomes this process's, at the same time, as far as it can be accessed.
+pub fn acquire_everything() {
+    let views = state().views.iter().filter(|view| view.governed);
+    let ranges: Vec<(u64, u64)> = views.map(|v| (v.start, v.end - v.start)).collect();
+    acquire_all(&ranges);
+}
+
+/// Where shared memory is mapped: of which object, from which offset, and how long that is.
+pub fn shown() -> Vec<(Range<u64>, Object, u64, u64)> {
+    let state = state();
+    let shown = state.views.iter().filter_map(|view| {
+        let (object, size) = state.sizes.get(&view.name)?;
+        Some((view.start..view.end, *object, view.offset, *size))
+    });
+    shown.collect()
+}
+
 /// The guest is about to run: what it has acquired it will use.
 #[inline]
 pub fn runs_guest() {

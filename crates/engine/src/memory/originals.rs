@@ -17,7 +17,7 @@ struct Original {
     /// As it was when the file was mapped.
     path: Vec<u8>,
     copied: Copies,
-    /// In a replay, the name of the copy in the recording.
+    /// The name of the copy in the recording.
     copy: Option<String>,
 }
 

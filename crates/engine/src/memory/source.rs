@@ -112,6 +112,7 @@ impl Memory {
                         Copies::Part
                     };
                     self.originals.remember(stat.identity, &path, copies);
+                    self.originals.remember_copy(&stat.identity, &copied.name);
                     Prepared {
                         copy: Some(copied.fd),
                         source: Source::Copy {

@@ -3,6 +3,7 @@
 use clew_recording::channel;
 use clew_recording::deadlock::Waiter;
 use clew_recording::event::{Call as Written, Cause, Effect, End, Event, Output, Place, Touch};
+use clew_recording::marks;
 
 use super::view::{checksum, checksum_of};
 use super::{Arrival, Goes, Recorder};
@@ -72,6 +73,10 @@ impl Executor {
             let place = self.interrupted();
             self.full_check(place);
         }
+        if self.part_due() {
+            let place = self.interrupted();
+            self.begin_part(place);
+        }
     }
 
     /// A place at which replay must have these registers and, every now and then, this memory.
@@ -87,7 +92,7 @@ impl Executor {
     }
 
     /// A place at which replay must have these registers.
-    fn check(&mut self, place: Place) {
+    pub(super) fn check(&mut self, place: Place) {
         let registers = checksum(self.gs, &self.memory);
         self.recorder().event(&Event::Check {
             place,
@@ -239,11 +244,17 @@ impl Executor {
             self.extended_effect();
         }
         self.tell_new_threads();
+        if let Some(name) = self.recorder().mark.take() {
+            self.record_note(&marks::note(&name));
+        }
         if ended {
             self.recorder().event(&Event::EndedThread { thread });
         } else if matches!(written.end, End::Returned(_)) && self.recorder().check_due_after_event()
         {
             self.full_check(Place::default());
+        }
+        if !ended && matches!(written.end, End::Returned(_)) && self.part_due() {
+            self.begin_part(Place::default());
         }
     }
 
@@ -461,6 +472,13 @@ impl Executor {
             let place = self.interrupted();
             self.check(place);
             self.effects(None);
+        }
+    }
+
+    /// The call under way names this place; to be written down behind it.
+    pub(crate) fn record_mark(&mut self, name: String) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.mark = Some(name);
         }
     }
 

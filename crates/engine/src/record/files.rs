@@ -19,6 +19,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use clew_recording::tail::{self, PartId};
+
 use crate::kernel::file_size_limit;
 use crate::memory::file::{self, FileStat};
 use crate::sys;
@@ -72,6 +74,44 @@ pub struct Copied {
     pub name: String,
     /// All of the file is in it.
     pub whole: bool,
+}
+
+/// A state that is being written.
+pub struct NewState {
+    folder: i32,
+    new: String,
+    name: String,
+}
+
+impl NewState {
+    /// It is whole: from now on it is there.
+    pub fn finish(self) {
+        let (Ok(from), Ok(to)) = (
+            CString::new(self.new.as_str()),
+            CString::new(self.name.as_str()),
+        ) else {
+            return;
+        };
+        let folder = self.folder;
+        // SAFETY: two paths that live long enough.
+        unsafe {
+            syscall!(
+                libc::SYS_renameat,
+                folder,
+                from.as_ptr(),
+                folder,
+                to.as_ptr()
+            )
+        };
+    }
+
+    /// It won't be whole.
+    pub fn give_up(self) {
+        if let Ok(new) = CString::new(self.new.as_str()) {
+            // SAFETY: a path that lives long enough.
+            unsafe { syscall!(libc::SYS_unlinkat, self.folder, new.as_ptr(), 0) };
+        }
+    }
 }
 
 /// Makes the folder of copies in a recording's folder, and where wanted the pool beside it; a
@@ -185,6 +225,25 @@ impl Files {
             self.last = Some((*stat, name.clone()));
         }
         self.open(&name).map(|copied| Copied { whole, ..copied })
+    }
+
+    /// A copy that was made before. The error is an errno.
+    pub fn reopen(&self, name: &str) -> Result<OwnedFd, i32> {
+        self.open(name).map(|copied| copied.fd)
+    }
+
+    /// A new file for the state that a part of a stream begins with, and how it gets its name once it is whole.
+    pub fn new_state(&self, part: PartId) -> Result<(OwnedFd, NewState), i32> {
+        let name = format!("{}/{}", tail::FOLDER, part.state());
+        let new = format!("{name}.new");
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
+        let fd = open_at(self.folder, &new, flags, 0o600)?;
+        let state = NewState {
+            folder: self.folder,
+            new,
+            name,
+        };
+        Ok((fd, state))
     }
 
     fn open(&self, name: &str) -> Result<Copied, i32> {

@@ -12,6 +12,7 @@ pub mod output;
 mod processes;
 mod quiet;
 pub mod recorder;
+mod tail;
 pub mod values;
 pub mod view;
 

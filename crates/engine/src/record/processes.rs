@@ -264,6 +264,7 @@ impl Executor {
         start.origin = Origin::Exec { before };
         start.time = self.recorder().channel().elapsed();
         let regs = self.gs.regs;
+        self.note_stack();
         self.recorder().event(&Event::Started(start));
         self.effects(None);
         self.recorder().all_registers(&regs);

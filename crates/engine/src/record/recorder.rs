@@ -9,6 +9,7 @@ use clew_recording::maps::Change;
 use clew_recording::sharing::Sharing;
 
 use super::output::Standard;
+use super::tail::Known;
 use crate::context::{GsBlock, Regs};
 use crate::guest::access;
 use crate::host::time::HALF;
@@ -25,9 +26,11 @@ const CHECK: u64 = 150_000_000;
 const SELDOM: u64 = 200;
 
 pub struct Recorder {
-    channel: Channel,
-    producer: Producer,
-    encoder: Encoder,
+    pub(super) channel: Channel,
+    pub(super) producer: Producer,
+    pub(super) encoder: Encoder,
+    /// Where only the tail is kept: what a replay would know.
+    pub(super) known: Option<Box<Known>>,
     /// The ticks of the current thread at the last event.
     pub(super) base: u64,
     /// Ticks up to where the current thread stands that no event has told yet.
@@ -47,6 +50,8 @@ pub struct Recorder {
     pub(super) just_forked: bool,
     /// The call under way, as long as nothing was written about it.
     pub(crate) call: Option<Call>,
+    /// What the call under way has named its place.
+    pub(super) mark: Option<String>,
     /// Threads that stand for children of vforks, innermost last.
     pub(super) vforks: Vec<ThreadId>,
     /// Threads that the call under way has made.
@@ -117,6 +122,7 @@ impl Recorder {
             channel,
             producer,
             encoder: Encoder::default(),
+            known: channel.keeps_tail().then(|| Box::new(Known::new())),
             base: 0,
             arrived: 0,
             call: None,
@@ -127,6 +133,7 @@ impl Recorder {
             next_thread: 1,
             standard,
             just_forked: false,
+            mark: None,
             vforks: Vec::new(),
             new_threads: Vec::new(),
             last_stamp: now(),
@@ -315,6 +322,13 @@ impl Recorder {
     }
 
     fn put(&mut self, event: &Event) {
+        self.put_plainly(event);
+        if let Some(known) = &mut self.known {
+            known.note(event);
+        }
+    }
+
+    pub(super) fn put_plainly(&mut self, event: &Event) {
         let room = self.producer.reserve();
         let len = self.encoder.event(event, room);
         self.producer.commit(len);

@@ -20,7 +20,7 @@ mod report;
 pub mod run;
 mod running;
 mod screen;
-mod state;
+pub mod state;
 pub mod tree;
 pub mod worker;
 

@@ -1,4 +1,4 @@
-//! The whole state of a replayed process, as the prologue of a stream that begins with it; and back.
+//! The whole state of a process, as the prologue of a stream that begins with it; and back.
 //!
 //! In: a process that stands somewhere between two instructions. Out: effects for the stream's first event, then the
 //! events of the prologue with theirs. The last of these is a check, so that a wrong state is found before anything
@@ -7,14 +7,14 @@
 use std::ops::Range;
 
 use clew_recording::borrowers;
-use clew_recording::event::{Effect, Event, Place, REGISTERS, Record, ThreadId};
+use clew_recording::event::{Call, Effect, Event, Place, REGISTERS, Record, ThreadId};
 use clew_recording::maps::Change;
 
 use super::machine::{Checked, Machine};
 use crate::context::{Regs, Xsave};
 use crate::host::switch;
 use crate::host::time::BUFFER;
-use crate::memory::state::Told;
+use crate::memory::state;
 use crate::record::values;
 use crate::record::view::checksum_of;
 
@@ -35,34 +35,11 @@ impl Machine {
             let text = "a child that vfork has made uses the process's memory here; begin before the vfork, or behind it";
             return Err(text.into());
         }
-        self.memory.tell(
-            &mut self.open_file,
-            &mut Effects {
-                put,
-                change: Vec::new(),
-            },
-        )?;
-        let others = self.threads.keys().copied().filter(|&n| n != FIRST);
-        let others: Vec<ThreadId> = others.collect();
-        if self.threads.contains_key(&FIRST) {
-            self.tell_thread(FIRST, put);
-        }
-        for &thread in &others {
-            let tid = self.threads[&thread].tid;
-            put(&Record::Event(Event::NewThread { thread, tid }));
-        }
-        let mut running = FIRST;
-        for &thread in &others {
-            switched(thread, put);
-            self.tell_thread(thread, put);
-            running = thread;
-        }
-        if !self.threads.contains_key(&FIRST) {
-            put(&Record::Event(Event::EndedThread { thread: FIRST }));
-        }
-        if running != self.current {
-            switched(self.current, put);
-        }
+        self.memory
+            .tell(&mut self.open_file, None, &mut Effects::new(put))?;
+        let numbers: Vec<ThreadId> = self.threads.keys().copied().collect();
+        let threads: Vec<Told> = numbers.iter().map(|&n| self.told_thread(n)).collect();
+        tell_threads(&threads, self.current, put);
         self.tell_check(put);
         // Behind the check, which is where all of them are taken.
         let values = self.gs.values;
@@ -100,42 +77,27 @@ impl Machine {
         }));
     }
 
-    fn tell_thread(&mut self, number: ThreadId, put: Put) {
-        let (regs, xsave): (Regs, Xsave) = match number == self.current {
-            true => {
-                let mut xsave = Xsave::default();
-                switch::save_extended(self.gs, &mut xsave);
-                (self.registers_now(), xsave)
-            }
-            false => {
-                let thread = &self.threads[&number];
-                (self.without_spoiled(thread.regs), thread.xsave.clone())
-            }
-        };
-        let ticks = match number == self.current {
-            true => self.ticks(),
-            false => self.threads[&number].ticks,
-        };
+    fn told_thread(&mut self, number: ThreadId) -> Told {
+        let current = number == self.current;
         let thread = &self.threads[&number];
-        put(&Record::Event(Event::State {
-            ticks,
-            name: &thread.name,
+        let mut told = Told {
+            number,
+            tid: thread.tid,
+            regs: self.without_spoiled(thread.regs),
+            xsave: thread.xsave.clone(),
+            ticks: thread.ticks,
+            name: thread.name.clone(),
             waits: thread.waits,
-        }));
-        put(&Record::Effect(Effect::Registers {
-            mask: (1 << REGISTERS) - 1,
-            values: *regs.words(),
-        }));
-        put(&Record::Effect(Effect::Extended(&xsave.0)));
+        };
+        if current {
+            switch::save_extended(self.gs, &mut told.xsave);
+            (told.regs, told.ticks) = (self.registers_now(), self.ticks());
+        }
+        told
     }
 
     /// What the prologue says of the current thread.
-    pub(super) fn restore(
-        &mut self,
-        ticks: u64,
-        name: &[u8],
-        waits: Option<clew_recording::event::Call>,
-    ) -> Checked {
+    pub(super) fn restore(&mut self, ticks: u64, name: &[u8], waits: Option<Call>) -> Checked {
         self.set_budget(0);
         let current = self.current;
         match self.threads.get_mut(&current) {
@@ -149,18 +111,79 @@ impl Machine {
     }
 }
 
+/// What is to be told of a thread.
+pub struct Told {
+    pub number: ThreadId,
+    pub tid: i32,
+    pub regs: Regs,
+    pub xsave: Xsave,
+    pub ticks: u64,
+    pub name: Vec<u8>,
+    /// The call that it waits in.
+    pub waits: Option<Call>,
+}
+
+impl Told {
+    fn tell(&self, put: Put) {
+        put(&Record::Event(Event::State {
+            ticks: self.ticks,
+            name: &self.name,
+            waits: self.waits,
+        }));
+        put(&Record::Effect(Effect::Registers {
+            mask: (1 << REGISTERS) - 1,
+            values: *self.regs.words(),
+        }));
+        put(&Record::Effect(Effect::Extended(&self.xsave.0)));
+    }
+}
+
+/// Tells all threads, in order of their numbers.
+pub fn tell_threads(threads: &[Told], current: ThreadId, put: Put) {
+    let first = threads.iter().find(|thread| thread.number == FIRST);
+    let others = || threads.iter().filter(|thread| thread.number != FIRST);
+    if let Some(first) = first {
+        first.tell(put);
+    }
+    for thread in others() {
+        let (thread, tid) = (thread.number, thread.tid);
+        put(&Record::Event(Event::NewThread { thread, tid }));
+    }
+    let mut running = FIRST;
+    for thread in others() {
+        switched(thread.number, put);
+        thread.tell(put);
+        running = thread.number;
+    }
+    if first.is_none() {
+        put(&Record::Event(Event::EndedThread { thread: FIRST }));
+    }
+    if running != current {
+        switched(current, put);
+    }
+}
+
 fn switched(to: ThreadId, put: Put) {
     let place = Place::default();
     put(&Record::Event(Event::Switched { place, to }));
 }
 
 /// Memory as effects.
-struct Effects<'a> {
+pub struct Effects<'a> {
     put: Put<'a>,
     change: Vec<u8>,
 }
 
-impl Told for Effects<'_> {
+impl<'a> Effects<'a> {
+    pub fn new(put: Put<'a>) -> Effects<'a> {
+        Effects {
+            put,
+            change: Vec::new(),
+        }
+    }
+}
+
+impl state::Told for Effects<'_> {
     fn change(&mut self, change: &Change) {
         self.change.clear();
         change.encode(&mut self.change);
