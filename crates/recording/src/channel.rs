@@ -216,13 +216,14 @@ impl Channel {
         }
     }
 
-    /// The process of a reserved stream can't take it, for a reason told by errno: it runs unrecorded. False
-    /// if the stream was given up already, and its process counted as missing.
-    pub fn give_up(&self, stream: StreamId, errno: i32) -> bool {
+    /// The process of a reserved stream can't take it, for a reason told by errno: it runs unrecorded, perhaps with memory
+    /// that recorded ones have too. False if the stream was given up already, and its process counted as missing.
+    pub fn give_up(&self, stream: StreamId, errno: i32, shares_memory: bool) -> bool {
         let Some((_, slot)) = self.find(stream) else {
             return false;
         };
-        slot.why.store(errno, SeqCst);
+        let shares = if shares_memory { SHARES_MEMORY } else { 0 };
+        slot.why.store(errno | shares, SeqCst);
         let given_up = slot
             .state
             .compare_exchange(state::RESERVED, state::UNRECORDED, SeqCst, Relaxed)

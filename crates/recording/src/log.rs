@@ -25,10 +25,11 @@ pub const LONGEST_CHUNK: usize = 1 << 20;
 /// So many bytes of the same stream help to compress the chunk that follows them.
 pub const HISTORY: usize = 32 << 10;
 
-/// Of zstd. The writer shares the machine with the guest, so the fastest where much comes; where less
-/// comes it has the time for a better one.
-fn level(raw: usize) -> i32 {
-    if raw > LONGEST_CHUNK / 2 { 1 } else { 3 }
+/// Of zstd. The writer shares the machine with the guest, so the fastest where much comes, in one chunk or in those of
+/// several streams at a time; where less comes it has the time for a better one.
+fn level(raw: usize, round: usize) -> i32 {
+    let much = raw > LONGEST_CHUNK / 2 || round > LONGEST_CHUNK / 8;
+    if much { 1 } else { 3 }
 }
 const ZSTD_DICTIONARY: u32 = 0xec30a437;
 const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"chnk");
@@ -210,6 +211,8 @@ pub struct Packer {
     number: u32,
     /// The last chunk, header and all.
     out: Vec<u8>,
+    /// Bytes in the round before, and in this one.
+    rounds: [usize; 2],
 }
 
 impl Default for Packer {
@@ -218,11 +221,17 @@ impl Default for Packer {
             zstd: CCtx::create(),
             number: 0,
             out: Vec::new(),
+            rounds: [0; 2],
         }
     }
 }
 
 impl Packer {
+    /// What comes next comes later than what came until now.
+    pub fn next_round(&mut self) {
+        self.rounds = [self.rounds[1], 0];
+    }
+
     /// The next chunk of the log. `history` is what came before in the same stream: all of it, or the
     /// last [`HISTORY`] bytes.
     pub fn pack(&mut self, kind: Kind, stream: StreamId, raw: &[u8], history: &[u8]) -> &[u8] {
@@ -262,7 +271,8 @@ impl Packer {
         let out = &mut self.out[CHUNK_HEADER..];
         // For a large chunk history isn't worth its time.
         let after = raw.len() <= LONGEST_CHUNK / 8 && can_help(history);
-        let level = level(raw.len());
+        self.rounds[1] += raw.len();
+        let level = level(raw.len(), self.rounds[0].max(self.rounds[1]));
         let (len, coding) = if after {
             let len = self.zstd.compress_using_dict(out, raw, history, level);
             (len, Coding::ZstdAfter)

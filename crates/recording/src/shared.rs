@@ -84,6 +84,9 @@ pub struct Line {
     pub attention: AtomicU32,
 }
 
+/// Beside the errno of an unrecorded process: it has memory that recorded ones have too.
+pub const SHARES_MEMORY: i32 = 1 << 30;
+
 #[repr(C, align(256))]
 pub struct Slot {
     /// Bytes committed so far. Positions count from the slot's taking and never wrap.
@@ -114,7 +117,7 @@ pub struct Slot {
     pub part_wanted: AtomicU32,
     /// The position at which the next part begins, until the writer has come there; or 0.
     pub parted: AtomicU64,
-    /// The errno that an unrecorded process met.
+    /// The errno that an unrecorded process met, and [`SHARES_MEMORY`] if it does.
     pub why: AtomicI32,
     /// The robust futex of the thread that writes.
     pub owner: AtomicU32,

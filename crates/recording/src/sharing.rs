@@ -46,11 +46,13 @@ const STINT: u32 = 2000;
 /// So long one waits for all that it wants to regain: about 20 ms.
 const PATIENCE: u32 = 25 * STINT;
 const LONG_WAIT: Duration = Duration::from_millis(1);
+const VERY_LONG: Duration = Duration::from_secs(5);
 /// Set in the lock's word while somebody waits for it.
 const CONTENDED: u32 = 1 << 31;
 
 #[repr(C)]
 pub(crate) struct Table {
+    /// Whose it is: the number of a member, from 1 on.
     lock: AtomicU32,
     /// Changes whenever a page or a process becomes free.
     news: AtomicU32,
@@ -93,8 +95,6 @@ pub struct Sharing {
     channel: Channel,
     stream: StreamId,
     index: usize,
-    /// Of the kernel thread that runs the guest.
-    tid: AtomicU32,
 }
 
 /// A number for an object, never 0.
@@ -140,7 +140,6 @@ impl Sharing {
             channel: *channel,
             stream,
             index: 0,
-            tid: AtomicU32::new(futex::tid()),
         };
         sharing.become_stream(stream)?;
         Ok(sharing)
@@ -151,7 +150,7 @@ impl Sharing {
         let (index, _) = self.channel.find(stream).ok_or(io::ErrorKind::BrokenPipe)?;
         self.stream = stream;
         self.index = index;
-        self.tid.store(futex::tid(), Relaxed);
+        self.me().is_here(shared::known_pid_namespace());
         let _locked = self.lock();
         let me = self.me();
         me.doing.store(rules::doing::RUNS, Relaxed);
@@ -161,16 +160,17 @@ impl Sharing {
         me.overflow.store(0, Relaxed);
         me.count.store(0, Relaxed);
         me.pid.store(shared::pid(), Relaxed);
-        me.tid.store(self.tid.load(Relaxed) as i32, Relaxed);
+        me.tid.store(futex::tid() as i32, Relaxed);
         Ok(())
     }
 
     /// The kernel thread that calls runs the guest from now on.
     pub fn on_this_thread(&self) {
-        self.tid.store(futex::tid(), Relaxed);
+        // A vfork's child may be the first of a namespace.
+        self.me().is_here(shared::pid_namespace());
         let _locked = self.lock();
         self.me().pid.store(shared::pid(), Relaxed);
-        self.me().tid.store(self.tid.load(Relaxed) as i32, Relaxed);
+        self.me().tid.store(futex::tid() as i32, Relaxed);
     }
 
     /// A number for new shared memory, which nobody else has.
@@ -184,7 +184,7 @@ impl Sharing {
 
     fn lock(&self) -> Locked<'static> {
         let table = self.table;
-        let me = self.tid.load(Relaxed);
+        let me = self.index as u32 + 1;
         for _ in 0..100 {
             if table.lock.compare_exchange(0, me, Acquire, Relaxed).is_ok() {
                 return Locked(table);
@@ -195,7 +195,7 @@ impl Sharing {
         loop {
             let seen = table.lock.fetch_or(CONTENDED, Relaxed);
             let holder = seen & !CONTENDED;
-            if holder == 0 || holder == suspect && is_gone(holder) {
+            if holder == 0 || holder == suspect && self.is_gone(holder as usize - 1) {
                 let now = seen | CONTENDED;
                 let mine = me | CONTENDED;
                 if table
@@ -210,6 +210,16 @@ impl Sharing {
             suspect = holder;
             futex::wait(&table.lock, seen | CONTENDED, Some(LONG_WAIT));
         }
+    }
+
+    /// Whether a member that has the lock for suspiciously long has died.
+    fn is_gone(&self, index: usize) -> bool {
+        let member = &self.table.members[index];
+        if member.is_visible() {
+            return has_ended(member.locks.load(Relaxed));
+        }
+        // Its tid may be anybody's here, or nobody's. The kernel marks what a dead thread owned, wherever it lived.
+        self.channel.slot(index).owner.load(SeqCst) & futex::OWNER == 0
     }
 
     /// Makes a step, under the lock.
@@ -288,14 +298,15 @@ impl Sharing {
     }
 
     /// Waits until the page is ours; meanwhile this process is away. `kick` makes a process's thread look up from its
-    /// work; `late` is called, once, when it takes very long, with the owner's pid.
+    /// work; `late` is called when it takes very long, with the owner's pid, if that means something here, and how long it has
+    /// taken, until it says true.
     pub fn acquire(
         &self,
         entry: Entry,
         wanted: &Wanted,
         each: &mut Each,
         kick: &dyn Fn(i32, i32),
-        late: &dyn Fn(i32),
+        late: &dyn Fn(Option<i32>, Duration) -> bool,
     ) {
         let begin = shared::now();
         let mut told = false;
@@ -314,11 +325,12 @@ impl Sharing {
                 }
                 Err(waits) => waits,
             };
-            let pid = self.table.members[waits.owner].pid.load(Relaxed);
+            let owner = &self.table.members[waits.owner];
+            let pid = owner.is_visible().then(|| owner.pid.load(Relaxed));
             self.wait_for(locked, waits, kick, &mut woken);
-            if !told && shared::now().saturating_sub(begin) > 5_000_000_000 {
-                told = true;
-                late(pid);
+            let waited = Duration::from_nanos(shared::now().saturating_sub(begin));
+            if !told && waited > VERY_LONG {
+                told = late(pid, waited);
             }
         }
     }
@@ -341,7 +353,7 @@ impl Sharing {
             None if owner.doing.load(Relaxed) != rules::doing::RUNS => LONG_WAIT,
             None => {
                 // Under the lock: it takes the lock to move to another thread, or to leave.
-                kick(owner.pid.load(Relaxed), owner.tid.load(Relaxed));
+                owner.kick(kick);
                 LONG_WAIT
             }
         };
@@ -527,8 +539,7 @@ impl Sharing {
         let joined = self.step_locked(|rules, me| rules.use_object(me, object));
         let joined = joined.ok_or(NotYet::Full)?;
         for &index in &joined.wait_for {
-            let member = &self.table.members[index];
-            kick(member.pid.load(Relaxed), member.tid.load(Relaxed));
+            self.table.members[index].kick(kick);
         }
         if joined.wait_for.is_empty() {
             Ok(joined.others)
@@ -597,8 +608,8 @@ fn time_of(cycles: u32) -> Duration {
     Duration::from_nanos(cycles as u64 * 512)
 }
 
-/// Whether a kernel thread has ended, for one who holds the lock suspiciously long.
-fn is_gone(tid: u32) -> bool {
+/// Whether a kernel thread of this pid namespace has ended.
+fn has_ended(tid: u32) -> bool {
     match std::fs::read(format!("/proc/{tid}/stat")) {
         Err(error) => error.kind() == io::ErrorKind::NotFound,
         Ok(text) => {
@@ -692,6 +703,56 @@ mod tests {
         process(&channel, |Process(third, _producer)| {
             let page = third.page(object, 3).unwrap();
             assert_eq!(take(&third, page, 5, Some(1)), Some(vec![(5, 0..8)]));
+        });
+    }
+
+    /// A process as others see it from another pid namespace: its tid is nobody's there.
+    fn is_elsewhere(who: &Sharing) {
+        who.me().namespace.store(1, Relaxed);
+        who.me().locks.store(i32::MAX as u32, Relaxed);
+    }
+
+    #[test]
+    fn what_lives_in_another_namespace_isnt_taken_for_dead() {
+        let (channel, _fd) = Channel::create().unwrap();
+        channel.control().line.writer.store(1, SeqCst);
+        let inside = std::sync::atomic::AtomicBool::new(false);
+        process(&channel, |Process(first, _producer)| {
+            is_elsewhere(&first);
+            let locked = first.lock();
+            inside.store(true, SeqCst);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    process(&channel, |Process(second, _producer)| {
+                        // It looks for the dead every millisecond.
+                        let _locked = second.lock();
+                        assert!(!inside.load(SeqCst), "the lock was broken");
+                    });
+                });
+                std::thread::sleep(50 * LONG_WAIT);
+                inside.store(false, SeqCst);
+                drop(locked);
+            });
+        });
+        // One that really dies with the lock is found out.
+        process(&channel, |Process(third, _producer)| {
+            is_elsewhere(&third);
+            std::mem::forget(third.lock());
+        });
+        process(&channel, |Process(fourth, _producer)| drop(fourth.lock()));
+    }
+
+    #[test]
+    fn numbers_of_another_namespace_are_not_kicked() {
+        let (channel, _fd) = Channel::create().unwrap();
+        channel.control().line.writer.store(1, SeqCst);
+        process(&channel, |Process(first, _producer)| {
+            let kicked = Cell::new(None);
+            first.me().kick(&|pid, _| kicked.set(Some(pid)));
+            assert_eq!(kicked.take(), Some(shared::pid()));
+            is_elsewhere(&first);
+            first.me().kick(&|pid, _| kicked.set(Some(pid)));
+            assert_eq!(kicked.take(), None);
         });
     }
 

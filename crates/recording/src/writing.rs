@@ -182,6 +182,7 @@ impl Writing {
     /// Looks at all slots once.
     fn round(&mut self) -> Result<Look, Full> {
         self.watch.bury();
+        self.packer.next_round();
         let mut any = Look::Nothing;
         for index in self.channel.taken() {
             let slot = self.channel.slot(index);
@@ -253,10 +254,15 @@ impl Writing {
 
     /// Writes down that a process isn't recorded, and frees its slot.
     fn unrecorded(&mut self, index: usize, slot: &Slot) -> Result<Look, Full> {
-        let why = match slot.why.load(SeqCst) {
+        let why = slot.why.load(SeqCst);
+        let shares = why & shared::SHARES_MEMORY != 0;
+        let mut why = match why & !shared::SHARES_MEMORY {
             libc::ETIMEDOUT => "it never began: it was killed before, or couldn't run".into(),
             errno => io::Error::from_raw_os_error(errno).to_string(),
         };
+        if shares {
+            why.push_str("; it shares memory with recorded processes, whose replays may diverge");
+        }
         let text = match slot.pid.load(SeqCst) {
             0 => format!("a process isn't recorded: {why}"),
             pid => format!("process {pid} isn't recorded: {why}"),

@@ -176,7 +176,7 @@ fn a_process_that_cannot_record_is_told() {
     Source::new(1).put(&mut mine, 100);
     let stream = session.channel.reserve_stream().unwrap();
     let child = fork(|| {
-        assert!(session.channel.give_up(stream, libc::ENOMEM));
+        assert!(session.channel.give_up(stream, libc::ENOMEM, true));
         // Too late.
         assert!(session.channel.producer_of(stream).is_err());
     });

@@ -1,6 +1,6 @@
 //! Many processes: none goes missing, each ends as it did, and what they write to one file keeps its order.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
@@ -25,6 +25,7 @@ pub fn trials() -> Vec<Trial> {
     trials.push(Trial::test("sigkill/vfork_parent", vfork_parent));
     trials.push(Trial::ignorable_test("namespaces/same_pid", same_pid));
     trials.push(Trial::test("descriptors/hit", descriptors));
+    trials.push(Trial::test("unrecorded/child", unrecorded_child));
     trials
 }
 
@@ -162,4 +163,43 @@ fn descriptors() -> Result<(), Failed> {
     require(said.contains("3 processes"), || {
         format!("{}: {said}", replay.ending())
     })
+}
+
+/// A child for whose ring there is no memory runs unrecorded, as it would natively, and isn't passed over: on stderr, in the
+/// recording and when that is verified.
+fn unrecorded_child() -> Result<(), Failed> {
+    let place = Place::new("unrecorded");
+    let mut child = place
+        .command(&["record", "-n", "r", program(), "forks_later"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let pid = lines.next().ok_or("it printed nothing")??;
+    // Room for little things, but not for a ring.
+    let pages = std::fs::read_to_string(format!("/proc/{pid}/statm"))?;
+    let pages: u64 = pages.split(' ').next().unwrap_or_default().parse()?;
+    let limit = format!("--as={}", pages * 4096 + (1 << 20));
+    let limited = Command::new("prlimit")
+        .args(["--pid", &pid, &limit])
+        .status()?;
+    require(limited.success(), || "prlimit failed".into())?;
+    child.stdin.take().expect("piped").write_all(b"x")?;
+    let printed = lines.next().ok_or("it printed no more")??;
+    require(printed == "the child ended with 5", || printed)?;
+    let output = child.wait_with_output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let both = ["isn't recorded: ", "shares"];
+    let names = |text: &str| both.iter().all(|part| text.contains(part));
+    require(output.status.success() && names(&said), || {
+        format!("recording: {said}")
+    })?;
+    let replay = place.clew(&["replay", "--verify", "r"]);
+    let said = String::from_utf8_lossy(&replay.stderr).into_owned();
+    require(
+        code(&replay) == Some(0) && said.contains("1 process of 2 verified") && names(&said),
+        || format!("replay: {}: {}", replay.ending(), replay.printed()),
+    )?;
+    let info = place.clew(&["info", "r"]).printed();
+    require(names(&info), || info)
 }

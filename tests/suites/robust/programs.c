@@ -293,6 +293,24 @@ static void descriptors(void) {
     }
 }
 
+// A child that has memory of its parent's, after the parent was told to go on.
+static void forks_later(void) {
+    volatile int *shared = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    char go;
+    shared[0] = 1;
+    printf("%d\n", getpid());
+    if (read(0, &go, 1) != 1) _exit(9);
+    pid_t pid = fork();
+    if (!pid) {
+        shared[0]++;
+        shared[1024] = shared[0];
+        _exit(shared[1024] + 3);
+    }
+    int status;
+    if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status)) _exit(8);
+    printf("the child ended with %d\n", WEXITSTATUS(status));
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     setvbuf(stdout, NULL, _IONBF, 0);
@@ -310,6 +328,7 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "vfork_orphan")) vfork_orphan();
     if (!strcmp(what, "namespace")) return namespace();
     if (!strcmp(what, "descriptors")) descriptors();
+    if (!strcmp(what, "forks_later")) forks_later();
     if (!strcmp(what, "read")) puts("waiting"), read_for_ever();
     if (!strcmp(what, "pause")) puts("waiting"), pause();
     if (!strcmp(what, "lock")) puts("waiting"), pthread_mutex_lock(&first), pthread_mutex_lock(&first);

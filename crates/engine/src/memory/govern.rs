@@ -20,6 +20,7 @@ mod counts;
 mod pages;
 
 use std::ops::Range;
+use std::time::Duration;
 
 use clew_recording::maps::{Change, Object, Pages};
 use clew_recording::sharing::{
@@ -375,6 +376,11 @@ pub fn become_child(stream: u32) {
     state().become_child(stream);
 }
 
+/// In a forked child that takes no part in the recording: its memory is its own affair. Does it share any?
+pub fn isnt_recorded() -> bool {
+    state().isnt_recorded()
+}
+
 /// The executor runs on this kernel thread from now on.
 pub fn on_this_thread() {
     if let Some(sharing) = &state().sharing {
@@ -435,10 +441,29 @@ fn full() -> ! {
     stop::exit(stop::STATUS)
 }
 
-fn late(pid: i32) {
+/// Says for whom this process waits, if that one is stopped or has taken a minute: on a busy machine some seconds are nothing.
+fn late(pid: Option<i32>, waited: Duration) -> bool {
+    let stopped = pid.is_some_and(is_stopped);
+    if !stopped && waited < Duration::from_secs(60) {
+        return false;
+    }
+    let who = pid.map_or_else(
+        || "a process of another pid namespace".to_owned(),
+        |pid| format!("process {pid}"),
+    );
+    let why = if stopped { ": it is stopped" } else { "" };
     stop::warn(&format!(
-        "waiting for process {pid}, which uses shared memory and doesn't give it up (stopped?)"
+        "waiting for {who}, which uses shared memory and doesn't give it up{why}"
     ));
+    true
+}
+
+fn is_stopped(pid: i32) -> bool {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The state follows the name, which is in brackets and may have brackets in it.
+    let after = stat.iter().rposition(|&byte| byte == b')');
+    let state = after.and_then(|at| stat.get(at + 2));
+    state.is_some_and(|state| b"Tt".contains(state))
 }
 
 fn bytes(words: &[u64]) -> &[u8] {

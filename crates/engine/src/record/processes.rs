@@ -126,15 +126,23 @@ impl Executor {
         let Some(stream) = stream else {
             // Nothing is being recorded any more.
             Producer::forget();
+            govern::isnt_recorded();
             self.recorder().lost();
             return self.stop_recording();
         };
         if let Err(error) = self.recorder().become_child(stream, start, fd) {
             Producer::forget();
             let channel = *self.recorder().channel();
-            channel.give_up(stream, error.raw_os_error().unwrap_or(libc::EPIPE));
+            let shares = govern::isnt_recorded();
+            let errno = error.raw_os_error().unwrap_or(libc::EPIPE);
+            channel.give_up(stream, errno, shares);
             let pid = self.gs.hub.pid.load(Ordering::Relaxed);
-            stop::warn(&format!("process {pid} isn't recorded: {error}"));
+            let more = if shares {
+                "; what it writes to memory that it shares with recorded processes isn't either"
+            } else {
+                ""
+            };
+            stop::warn(&format!("process {pid} isn't recorded: {error}{more}"));
             self.stop_recording();
         }
     }

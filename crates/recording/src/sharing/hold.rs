@@ -6,7 +6,9 @@
 //! A process that comes back takes most of the pages again that it has lost, all at once, and writes down what has changed in
 //! them: a fraction of a microsecond for each, where closing a page, touching it and opening it takes twenty. Whether
 //! a page is used isn't known as long as it is open. So it is regained some times after a touch, then it is
-//! closed; if it is touched again soon that was a mistake, and it is regained for much longer the next time.
+//! closed; if it is touched again so soon that regaining it until then would have cost less, that was a mistake, and it is
+//! regained for much longer the next time. Otherwise, for less: pages of a buffer that is gone through (postgres's log)
+//! are used for a while and then not for long.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -19,6 +21,8 @@ const FIRST: u16 = 8;
 const MOST: u16 = 512;
 /// so many times as often as the last time if it was missed.
 const LONGER: u16 = 8;
+/// A touch costs as much as to regain a page some more times than this.
+const SOON: u32 = 16;
 
 /// What an entry is a page of: an object's name, and which.
 pub type PageOf = (u64, u64);
@@ -97,11 +101,11 @@ impl Hold {
         let left = match self.lives.get(&entry) {
             None => FIRST,
             Some(life) => {
-                let missed = self.rounds.wrapping_sub(life.closed) <= 4 * u32::from(life.rounds);
+                let missed = self.rounds.wrapping_sub(life.closed) <= SOON;
                 if missed {
                     life.rounds.saturating_mul(LONGER).min(MOST)
                 } else {
-                    (life.rounds / 2).max(FIRST)
+                    (life.rounds / LONGER).max(FIRST)
                 }
             }
         };
@@ -224,10 +228,10 @@ mod tests {
         assert_eq!(held_for(&mut hold, 7), FIRST * LONGER);
         hold.acquired(7, (1, 7));
         assert_eq!(held_for(&mut hold, 7), FIRST * LONGER * LONGER);
-        // Nobody has missed it for long.
-        (0..1 << 16).for_each(|_| hold.round());
+        // Nobody has missed it until now.
+        (0..=SOON).for_each(|_| hold.round());
         hold.acquired(7, (1, 7));
-        assert_eq!(held_for(&mut hold, 7), FIRST * LONGER * LONGER / 2);
+        assert_eq!(held_for(&mut hold, 7), FIRST * LONGER);
         assert_eq!(hold.seen(7), Some(1));
         hold.acquired(7, (1, 7));
         assert_eq!(hold.seen(7), None);

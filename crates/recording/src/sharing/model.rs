@@ -151,6 +151,8 @@ impl World {
                     since: number(0),
                     pid: 0.into(),
                     tid: 0.into(),
+                    locks: number(0),
+                    namespace: 0.into(),
                     overflow: number(0),
                     count: number(letters.len() as u32),
                     letters: std::array::from_fn(letter),

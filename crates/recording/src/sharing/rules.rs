@@ -39,6 +39,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 
 use super::{Entry, Letter, Lost, Version};
 use crate::event::StreamId;
+use crate::{futex, shared};
 
 /// The model has few pages, and very many tables.
 pub(super) const LETTERS: usize = if cfg!(test) { 12 } else { 508 };
@@ -79,11 +80,37 @@ pub(super) struct Member {
     pub since: AtomicU32,
     pub pid: AtomicI32,
     pub tid: AtomicI32,
+    /// The kernel thread that takes the table's lock.
+    pub locks: AtomicU32,
+    /// The pid namespace that `pid` and the threads are numbered in; 0 if not known.
+    pub namespace: AtomicU64,
     /// More letters came than there is room for.
     pub overflow: AtomicU32,
     pub count: AtomicU32,
     /// Pages that were asked for, or taken.
     pub letters: [AtomicU64; LETTERS],
+}
+
+impl Member {
+    /// The calling thread is the member's, before it takes the lock.
+    pub fn is_here(&self, namespace: u64) {
+        self.namespace.store(namespace, Relaxed);
+        self.locks.store(futex::tid(), Relaxed);
+    }
+
+    /// Whether its numbers mean the same here as there.
+    pub fn is_visible(&self) -> bool {
+        let namespace = self.namespace.load(Relaxed);
+        namespace != 0 && namespace == shared::known_pid_namespace()
+    }
+
+    /// Has it look up from its work. In another pid namespace its numbers would be somebody else's: there it looks up
+    /// at the end of its turn.
+    pub fn kick(&self, kick: &dyn Fn(i32, i32)) {
+        if self.is_visible() {
+            kick(self.pid.load(Relaxed), self.tid.load(Relaxed));
+        }
+    }
 }
 
 #[repr(C)]
@@ -150,6 +177,11 @@ impl Rules<'_> {
         self.members[index].doing.load(Relaxed) == doing::RUNS
     }
 
+    /// Whether a living process keeps its pages: it runs, or will at once.
+    fn keeps(&self, index: usize, entry: Entry) -> bool {
+        self.runs(index) || self.comes_for(index, entry)
+    }
+
     /// Whether a living process has been given the page that it waits for, and will run.
     fn comes_for(&self, owner: usize, entry: Entry) -> bool {
         self.members[owner].waits_for.load(Relaxed) == entry + 1
@@ -170,7 +202,7 @@ impl Rules<'_> {
         if owner != 0
             && let Some(index) = (self.living)(owner)
         {
-            if self.runs(index) || self.comes_for(index, entry) {
+            if self.keeps(index, entry) {
                 return Err(index);
             }
             let letter = self.put(index, entry as u64 | TAKEN);
@@ -229,7 +261,7 @@ impl Rules<'_> {
             if owner != 0
                 && owner != me.stream
                 && let Some(owner) = (self.living)(owner)
-                && (self.runs(owner) || self.comes_for(owner, entry))
+                && self.keeps(owner, entry)
             {
                 self.ask(me, entry, owner);
                 let tell = self.away(me, Some(entry));

@@ -424,6 +424,25 @@ impl State {
         }
     }
 
+    /// What its parent has closed is opened: nobody would give it to this process.
+    pub(super) fn isnt_recorded(&mut self) -> bool {
+        // It must not act in its parent's name.
+        self.sharing = None;
+        for view in &mut self.views {
+            view.governed = false;
+            for part in self.closed.inside(&(view.start..view.end)) {
+                if host::mprotect(part, real_prot(view.prot)).is_err() {
+                    host::out_of_mappings("memory shared between processes can't be opened");
+                }
+            }
+        }
+        self.closed = Ranges::new();
+        self.hold = Hold::default();
+        self.records = Records::default();
+        self.governs = false;
+        !self.views.is_empty()
+    }
+
     pub(super) fn alias(&mut self, addr: u64) -> Option<u64> {
         let view = self.view(addr).filter(|view| view.governed)?;
         let key = (view.name, view.page_of(addr));
