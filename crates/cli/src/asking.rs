@@ -120,7 +120,9 @@ impl Asked {
         asked.thread = thread;
         match at {
             Some(when) => asked.go(when)?,
-            None => drop(asked.timeline.seek(Target::End)?),
+            None => {
+                asked.timeline.seek(Target::End)?;
+            }
         }
         Ok(asked)
     }
