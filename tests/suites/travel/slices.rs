@@ -86,7 +86,7 @@ fn times(test: &str) -> Result<(), Failed> {
         }
     }
     let part = at("add#4", &["--from", "add#2", "--data"], 0)?;
-    has(&part, &["calls = 3", "from before", "x2"])?;
+    has(&part, &["calls = 3", "x2", "from before"])?;
     has(&at("add#6", &[], 2)?, &["add is called 5 times"])?;
     let line = format!("steps.c:{line}#2");
     let nobody = at(&line, &["--thread", "7"], 2)?;
