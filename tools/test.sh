@@ -8,7 +8,8 @@ set -eu
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
 
-"$cargo" build --release --package clew
+# With the features of the whole workspace, so that the tests need not build everything once more.
+"$cargo" build --release --workspace --bin clew
 if "$cargo" nextest --version >/dev/null 2>&1; then
     [ "${1:-}" = --all ] && ignored=all || ignored=default
     # Known damage to logs, symbols and handovers, many times as much of it.
