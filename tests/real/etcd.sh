@@ -12,5 +12,4 @@ wait_for ask kv/range '{"key":"YQ=="}'
 ask kv/put '{"key":"YQ==","value":"b25l"}' | grep -o '"revision":"[0-9]*"'
 ask kv/range '{"key":"YQ=="}' | grep -o '"value":"[^"]*"'
 kill $!
-wait $! 2>/dev/null
-echo "server done"
+wait $! 2>/dev/null || echo "server status $?"

@@ -2,6 +2,7 @@
 # needs: mpicc.mpich mpiexec.mpich
 # run: long
 # timeout: 300
+# ignore: log
 cat >work.c <<'X'
 #include <mpi.h>
 #include <stdio.h>
@@ -26,5 +27,6 @@ int main(int argc, char **argv) {
 }
 X
 mpicc.mpich work.c -o work
-mpiexec.mpich -n 2 ./work
+# UCX asks network devices for what clew only knows by comparing memory, and says so.
+mpiexec.mpich -n 2 ./work 2>log
 rm -f work

@@ -2,5 +2,5 @@
 # needs: bwrap
 # run: long
 # timeout: 120
-bwrap --ro-bind / / --dev /dev --proc /proc --unshare-user --unshare-pid --unshare-ipc --tmpfs /tmp sh -c '
-echo pid $$; id -u; touch /tmp/x && ls /tmp; exit 5' || echo "status $?"
+bwrap --ro-bind / / --dev /dev --proc /proc --unshare-user --unshare-pid --unshare-ipc --tmpfs /mnt sh -c '
+echo pid $$; id -u; touch /mnt/x && ls /mnt; exit 5' || echo "status $?"
